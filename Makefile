@@ -1,0 +1,90 @@
+# The two commands that matter: `make demo` and `make test`. Both set up all they need.
+# Work is done once: a stamp file inside each thing that is made says whether it is up to date.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ENV := $(VENV)/.made
+NPM := js/node_modules/.made
+FRONT := nbdebug/widgets/static/.made
+WORKERS ?= 2
+JS_SOURCES := $(wildcard js/src/*.ts js/src/*/*) js/build.mjs
+HAS_NODE := $(shell command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 && echo yes)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lab test-slow test-python test-js lint format build docs env front chromium clean
+
+help:  ## Say what each target does.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: env front  ## Diagnose a buggy model in a real kernel, print the findings, write the reports.
+	@$(BIN)/python scripts/demo.py
+
+lab: env front  ## Open the example notebooks in JupyterLab.
+	@$(BIN)/jupyter lab --ServerApp.root_dir=example_notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
+
+test: need-node env front chromium lint test-js test-python  ## Run everything but the whole matrices.
+
+test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
+
+test-python: env front
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+test-js: need-node $(NPM)
+	npm --prefix js test
+
+lint: env  ## Check the Python code with ruff and mypy.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: env $(if $(HAS_NODE),$(NPM))  ## Put the code in shape.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(if $(HAS_NODE),npm --prefix js run format)
+
+build: env front  ## Make the sdist and the wheel in dist/.
+	$(BIN)/python -m build
+
+docs: env  ## Write the generated pages of docs/.
+	$(BIN)/python scripts/docs.py
+
+clean:  ## Remove the environment and everything that was built.
+	rm -rf $(VENV) build dist demo_output js/node_modules nbdebug/widgets/static
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
+
+# --- what the targets above need --------------------------------------------------------------------------
+
+env: $(ENV)
+front: $(if $(HAS_NODE),$(FRONT),no-node)
+
+.PHONY: need-node no-node
+need-node:
+	@$(if $(HAS_NODE),:,echo "This target needs Node.js 20 or newer, with npm, on the PATH." >&2; exit 1)
+no-node:
+	@echo "Node.js was not found: the custom views fall back to plain ipywidgets." >&2
+
+$(ENV): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "nbdebug needs Python 3.10 or newer as '$(PYTHON)'; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu it is in the package python3-venv." >&2; exit 1; }
+	@# The front end has its own rule below, so the build hook need not make it a second time.
+	NBDEBUG_SKIP_JS=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+$(NPM): js/package.json js/package-lock.json
+	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' || \
+	  { echo "The front end needs Node.js 20 or newer; this is $$(node --version)." >&2; exit 1; }
+	npm --prefix js ci
+	@touch $@
+
+$(FRONT): $(NPM) $(JS_SOURCES)
+	npm --prefix js run --silent build
+	@touch $@
+
+chromium:
+	@bash scripts/chromium.sh

@@ -1,0 +1,88 @@
+"""Builds the front end into the package whenever a wheel, an editable install or an sdist is made.
+
+A missing or failing Node must never stop an installation: the custom views then fall back to plain
+ipywidgets, and this hook says so on stderr (`pip install -v` shows it).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+TIMEOUT = 600  # seconds for each npm command: a registry out of reach must not hang an installation
+
+
+class FrontEndHook(BuildHookInterface[Any]):
+    """Runs npm in js/ before the files of the package are collected."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the front end unless it is there already."""
+        root = Path(self.root)
+        if os.environ.get("NBDEBUG_SKIP_JS"):
+            say("NBDEBUG_SKIP_JS is set: the front end is not built.")
+        elif not is_fresh(root):
+            problem = build(root / "js")
+            if problem:
+                say(f"{problem} The front end was not built.")
+        if missing(root):
+            say("The custom views will fall back to plain ipywidgets. Everything else works.")
+
+
+def build(js: Path) -> str:
+    """Run npm in ``js`` and return what went wrong, or nothing."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        return "Node.js (20 or newer, with npm) was not found on the PATH."
+    for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+        command = [npm, *arguments]
+        try:
+            done = subprocess.run(
+                command, cwd=js, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"`npm {arguments[0]}` did not finish: {error}."
+        if done.returncode:
+            sys.stderr.write(done.stdout.decode(errors="replace")[-4000:])
+            return f"`npm {' '.join(arguments)}` failed with exit code {done.returncode}."
+    return ""
+
+
+def is_fresh(root: Path) -> bool:
+    """Say whether every bundle is there and none is older than any source of the front end."""
+    if missing(root):
+        return False
+    if (root / "PKG-INFO").is_file():
+        return True  # an unpacked sdist brings its bundle along; its file times say nothing
+    js = root / "js"
+    sources = [path for path in (js / "src").rglob("*") if path.is_file()]
+    sources += [js / name for name in ("package.json", "package-lock.json", "build.mjs")]
+    newest = max(path.stat().st_mtime for path in sources if path.is_file())
+    return all(path.stat().st_mtime >= newest for path in bundles(root))
+
+
+def missing(root: Path) -> list[Path]:
+    """Return the files of the front end that ought to be in the package and are not."""
+    return [path for path in bundles(root) if not path.is_file()]
+
+
+def bundles(root: Path) -> list[Path]:
+    """Return the files that js/build.mjs makes, one for each script and style sheet in js/src/views."""
+    static = root / "nbdebug" / "widgets" / "static"
+    suffixes = {".ts": ".js", ".css": ".css"}
+    views = sorted((root / "js" / "src" / "views").iterdir())
+    return [
+        static / (view.stem.replace("-", "_") + suffixes[view.suffix])
+        for view in views
+        if view.suffix in suffixes
+    ]
+
+
+def say(message: str) -> None:
+    """Write one line to stderr, where pip and build show it."""
+    print(f"nbdebug: {message}", file=sys.stderr, flush=True)

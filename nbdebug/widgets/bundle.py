@@ -1,0 +1,25 @@
+"""Where the built front end of a custom view lies, and whether it is there.
+
+The TypeScript sources are bundled when the package is built. Where that was not possible (no Node at build
+time), each custom view falls back to plain ipywidgets.
+"""
+
+from pathlib import Path
+
+STATIC = Path(__file__).parent / "static"
+
+
+def is_built(name: str) -> bool:
+    """Say whether the script and the style sheet of the view ``name`` were built."""
+    return all((STATIC / f"{name}{suffix}").is_file() for suffix in (".js", ".css"))
+
+
+def read(name: str) -> tuple[str, str]:
+    """Return the script and the style sheet of the view ``name`` as text."""
+    if not is_built(name):
+        raise FileNotFoundError(
+            f"The view {name!r} has no bundle in {STATIC}. The bundle is made when the package is built with "
+            "Node.js 20 or newer on the PATH; install Node.js and reinstall, or use the plain fallback."
+        )
+    script, style = ((STATIC / f"{name}{suffix}").read_text("utf-8") for suffix in (".js", ".css"))
+    return script, style
