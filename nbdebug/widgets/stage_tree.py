@@ -61,9 +61,7 @@ class StageTree(anywidget.AnyWidget):
     def __init__(self, stages: Sequence[Stage] = (), selected: str = "") -> None:
         # Read here and not in the class body: the module can then be imported without the bundle.
         script, style = bundle.read("stage_tree")
-        self.add_traits(
-            _esm=traitlets.Unicode(script).tag(sync=True), _css=traitlets.Unicode(style).tag(sync=True)
-        )
+        self.add_traits(_esm=traitlets.Unicode(script).tag(sync=True), _css=traitlets.Unicode(style).tag(sync=True))
         super().__init__(stages=list(stages), selected=selected)
 
     @traitlets.validate("stages")

@@ -1,0 +1,74 @@
+"""A debugger for neural networks that lives in the notebook.
+
+    report = nbdebug.diagnose(model, loader)
+
+It runs experiments on a copy of your model, says what is wrong and where, and leaves your model exactly as it was.
+Names are imported when they are first used, so that `import nbdebug` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "diagnose": "nbdebug.diagnosis",
+    "explain": "nbdebug.explanation",
+    "list_checks": "nbdebug.explanation",
+    "check": "nbdebug.registry",
+    "probe": "nbdebug.registry",
+    "Finding": "nbdebug.finding",
+    "Remedy": "nbdebug.finding",
+    "Result": "nbdebug.finding",
+    "Report": "nbdebug.report",
+    "BadInput": "nbdebug.errors",
+    "NbdebugError": "nbdebug.errors",
+    "NotApplicable": "nbdebug.errors",
+    "Control": "nbdebug.control",
+    "Subject": "nbdebug.subject",
+    "Twin": "nbdebug.twin",
+    "Session": "nbdebug.session",
+    "evidence": "nbdebug.evidence",
+    "exhibit": "nbdebug.exhibit",
+    "load_ipython_extension": "nbdebug.magics",
+    "unload_ipython_extension": "nbdebug.magics",
+    "wizard": "nbdebug.widgets.wizard",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from nbdebug.control import Control as Control
+    from nbdebug.diagnosis import diagnose as diagnose
+    from nbdebug.errors import BadInput as BadInput
+    from nbdebug.errors import NbdebugError as NbdebugError
+    from nbdebug.errors import NotApplicable as NotApplicable
+    from nbdebug.explanation import explain as explain
+    from nbdebug.explanation import list_checks as list_checks
+    from nbdebug.finding import Finding as Finding
+    from nbdebug.finding import Remedy as Remedy
+    from nbdebug.finding import Result as Result
+    from nbdebug.magics import load_ipython_extension as load_ipython_extension
+    from nbdebug.magics import unload_ipython_extension as unload_ipython_extension
+    from nbdebug.registry import check as check
+    from nbdebug.registry import probe as probe
+    from nbdebug.report import Report as Report
+    from nbdebug.session import Session as Session
+    from nbdebug.subject import Subject as Subject
+    from nbdebug.twin import Twin as Twin
+    from nbdebug.widgets.wizard import wizard as wizard
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nbdebug' has no attribute {name!r}")
+    home = importlib.import_module(_HOMES[name])
+    value = home if _HOMES[name] == f"nbdebug.{name}" else getattr(home, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

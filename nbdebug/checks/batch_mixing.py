@@ -1,0 +1,46 @@
+"""Outputs of one sample that depend on another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.evidence import BatchMixing
+from nbdebug.exhibit import Bars
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["batch_mixing"]
+
+
+@check(explains=("batch-not-memorised",))
+def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Finding]:  # Karpathy's recipe: must be 0
+    """The prediction for one sample depends on the other samples in its batch.
+
+    In eval mode a prediction has to be the same whatever else is in the batch. nbdebug replaces one sample and looks
+    at the outputs of the others, module by module.
+
+    Why it matters: information flows between samples, usually because of a `view` or `reshape` where a `transpose`
+    or `permute` was meant, or a softmax or mean over dimension 0. The loss may still fall, but the model learns
+    something that does not exist when it is used on one sample.
+
+    What to try: look at the module named and at the lines behind it for reshape, view, softmax(dim=0), mean(0), or a
+    recurrent layer without batch_first=True.
+    """
+    if mixing.influence > max(influence, 10 * mixing.noise):
+        place = f", first at {mixing.first} ({mixing.first_module})" if mixing.first else ""
+        yield Finding(
+            f"Replacing sample {mixing.replaced} changes the outputs of {mixing.pairs} other samples by up to "
+            f"{mixing.influence:.1%} of their size{place}.",
+            where=mixing.first or "model",
+            evidence={
+                "influence": mixing.influence,
+                "noise": mixing.noise,
+                "threshold": influence,
+                "source": "a healthy model gives exactly 0 in eval mode",
+            },
+            remedies=(
+                Remedy("Keep dimension 0 for the samples: permute instead of view.", "x = x.permute(0, 2, 1)"),
+                Remedy("Recurrent and attention layers expect time first unless told.", "nn.LSTM(…, batch_first=True)"),
+            ),
+            exhibit=Bars(("changed by replacing", "changed by repeating"), (mixing.influence, mixing.noise), log=True),
+        )

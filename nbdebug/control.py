@@ -1,0 +1,64 @@
+"""How a running experiment is told to stop, and how it tells how far it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nbdebug.errors import Cancelled, OutOfTime
+
+__all__ = ["Control"]
+
+Listener = Callable[[float, str], None]
+
+
+class Control:
+    """The reins of one session: cancel, interrupt, time limit and progress.
+
+    Experiments call `poll()` once a module call and once a batch. It returns at once while all is well and
+    raises when the user cancelled, pressed Ctrl-C, or the time is over.
+    """
+
+    def __init__(self, *, time_limit: float | None = None, on_progress: Listener | None = None) -> None:
+        self.cancel = threading.Event()
+        self.interrupted = threading.Event()
+        self.on_progress = on_progress
+        self._deadlines: list[float] = []
+        self._end = time.monotonic() + time_limit if time_limit is not None else float("inf")
+
+    def poll(self) -> None:
+        """Raise if the experiment has to end now."""
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
+        if self.cancel.is_set():
+            raise Cancelled("cancelled by the user")
+        if self.seconds_left < 0:
+            raise OutOfTime("the time limit was reached")
+
+    @contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Allow the enclosed block at most this many seconds."""
+        deadline = time.monotonic() + seconds
+        self._deadlines.append(deadline)
+        try:
+            yield
+        finally:
+            self._deadlines.remove(deadline)
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds until the nearest deadline; infinite when there is none."""
+        return min([self._end, *self._deadlines]) - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time limit of the whole session has passed, not only that of one experiment."""
+        return time.monotonic() > self._end
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Tell the listener how much of the running experiment is done, and poll."""
+        self.poll()
+        if self.on_progress is not None:
+            self.on_progress(min(max(fraction, 0.0), 1.0), text)

@@ -1,0 +1,85 @@
+"""The whole tree without questions: `diagnose` and `explain`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nbdebug.control import Control
+from nbdebug.progress import progress_bar
+from nbdebug.ranking import ranked
+from nbdebug.registry import registry
+from nbdebug.report import Report
+from nbdebug.report.report import environment, now
+from nbdebug.session import Session
+from nbdebug.subject import Subject
+from nbdebug.tree import stages
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["diagnose", "report_of"]
+
+
+def diagnose(
+    model: nn.Module,
+    loader: Any,
+    loss_fn: Callable[..., Any] | None = None,
+    optimizer: Any = None,
+    *,
+    val_loader: Any = None,
+    test_loader: Any = None,
+    train_step: Callable[..., Any] | None = None,
+    compute_loss: Callable[..., Any] | None = None,
+    scheduler: Any = None,
+    class_names: Sequence[str] | None = None,
+    checks: Iterable[str] | None = None,
+    skip: Iterable[str] = (),
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    time_limit: float | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> Report:
+    """Walk the whole decision tree on a copy of the model and report what is wrong, the likeliest cause first.
+
+    Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
+    changed. Ctrl-C ends the run with the report of what was found so far.
+    """
+    subject = Subject(
+        model,
+        loader,
+        loss_fn,
+        optimizer,
+        val_loader=val_loader,
+        test_loader=test_loader,
+        train_step=train_step,
+        compute_loss=compute_loss,
+        scheduler=scheduler,
+        class_names=class_names,
+    )
+    session = Session(subject, control=Control(time_limit=time_limit), thresholds=thresholds, seed=seed)
+    left_out = {session.registry.find(check).id for check in skip}
+    wanted = [session.registry.find(check).id for check in checks] if checks is not None else _all_checks()
+    with progress_bar(session, [check for check in wanted if check not in left_out], shown=progress) as todo:
+        started = time.perf_counter()
+        session.run(todo)
+    return report_of(session, seconds=time.perf_counter() - started)
+
+
+def report_of(session: Session, *, seconds: float = 0.0) -> Report:
+    """Make the report of everything that a session's journal holds."""
+    return Report(
+        findings=ranked(session.journal.findings, _all_checks()),
+        results=session.journal.results,
+        subject=session.subject.description(),
+        notes=[*session.journal.notes, *(note for feed in session.subject.feeds for note in feed.notes)],
+        timings=dict(sorted(session.timings.items(), key=lambda item: -item[1])),
+        environment=environment() | {"seed": str(session.seed)},
+        seconds=seconds,
+        made=now(),
+    )
+
+
+def _all_checks() -> list[str]:
+    return [check for stage in stages(registry) for check in stage.checks]

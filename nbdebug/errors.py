@@ -1,0 +1,43 @@
+"""The errors that nbdebug raises, each written for the person who gets it."""
+
+from __future__ import annotations
+
+__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused"]
+
+UNCHANGED = "Nothing of yours was changed."
+
+
+class NbdebugError(Exception):
+    """Base of every error that nbdebug raises on purpose."""
+
+
+class BadInput(NbdebugError, ValueError):
+    """Something that was handed to nbdebug cannot be used; the message says what to hand instead."""
+
+    def __init__(self, seen: str, *, where: str, expected: str, do: str) -> None:
+        self.seen, self.where, self.expected, self.do = seen, where, expected, do
+        super().__init__(f"{where}: {seen}\n  Expected: {expected}\n  What to do: {do}\n  {UNCHANGED}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from the four parts, because the parts are keyword-only."""
+        return _bad_input, (self.seen, self.where, self.expected, self.do)
+
+
+def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
+    return BadInput(seen, where=where, expected=expected, do=do)
+
+
+class TwinRefused(NbdebugError):
+    """No copy of the model could be made that experiments may run on."""
+
+
+class NotApplicable(NbdebugError):
+    """A check or a probe has nothing to say about this set-up; the message is the reason."""
+
+
+class OutOfTime(NbdebugError):
+    """An experiment reached its time limit before its answer was clear."""
+
+
+class Cancelled(NbdebugError):
+    """Somebody asked the running experiment to stop."""

@@ -1,0 +1,7 @@
+"""Evidence: frozen dataclasses of plain numbers. Tensors stop before here."""
+
+from nbdebug.evidence.data import *  # noqa: F403
+from nbdebug.evidence.learning import *  # noqa: F403
+from nbdebug.evidence.losses import *  # noqa: F403
+from nbdebug.evidence.passes import *  # noqa: F403
+from nbdebug.evidence.tensors import *  # noqa: F403

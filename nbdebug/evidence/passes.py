@@ -1,0 +1,100 @@
+"""What running the model once or twice shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbdebug.evidence.tensors import TensorFacts
+
+__all__ = ["BatchMixing", "FirstPass", "LayerFacts", "ParameterFacts", "Task", "TrialRun"]
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """Whether one forward, loss and backward go through, and if not: where, with which shapes, and why."""
+
+    failed_at: str  # "" when all went well, otherwise "forward", "loss" or "backward"
+    error: str = ""
+    where: str = ""
+    module: str = ""
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    expected: str = ""
+    source: str = ""
+    batch: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything ran."""
+        return not self.failed_at
+
+
+@dataclass(frozen=True)
+class Task:
+    """What kind of answer is asked for, read off outputs, targets and loss, with the reason.
+
+    `kind` is classification, binary, multilabel, regression, reconstruction or unknown; `scale` says what the
+    outputs are where it can be seen: logits, log-probabilities, probabilities or values.
+    """
+
+    kind: str
+    scale: str = "values"
+    classes: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """One call of one module: what it gave, and the gradient that came back to it."""
+
+    path: str
+    module: str
+    is_leaf: bool
+    output: TensorFacts
+    gradient: TensorFacts | None = None
+
+
+@dataclass(frozen=True)
+class ParameterFacts:
+    """One parameter: its values, its gradient (None when it got none), and whether the optimizer holds it."""
+
+    name: str
+    values: TensorFacts
+    requires_grad: bool
+    in_optimizer: bool
+    gradient: TensorFacts | None = None
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """One forward and backward pass on one batch, everything measured."""
+
+    loss: float
+    loss_name: str
+    loss_assumed: bool
+    loss_reason: str
+    task: Task
+    chance_loss: float | None
+    chance_reason: str
+    head: str
+    batch_size: int
+    training: bool
+    output: TensorFacts | None
+    layers: tuple[LayerFacts, ...]
+    parameters: tuple[ParameterFacts, ...]
+
+
+@dataclass(frozen=True)
+class BatchMixing:
+    """How much the outputs of some samples change when another sample of the batch is replaced, in eval mode.
+
+    `influence` is the largest change of an untouched sample's output relative to the spread of the outputs;
+    `first` is the first module, in calling order, whose output for the untouched samples changes.
+    """
+
+    influence: float
+    noise: float
+    first: str
+    first_module: str
+    replaced: int
+    pairs: int

@@ -1,0 +1,116 @@
+"""Pictures as data: what a finding shows, without a word about how it is drawn.
+
+Each kind has a static renderer (`nbdebug.report.draw`) and may have a live one (`nbdebug.widgets`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+__all__ = ["Bars", "Exhibit", "HistogramGrid", "Images", "Lines", "Table", "exhibit_from_dict"]
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """Base of all exhibits: a title and the plain data of the kind."""
+
+    kind: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the data with the name of its kind; arrays become nested lists, NaN becomes its name."""
+        data: dict[str, Any] = {"kind": self.kind}
+        data.update({part.name: _written(getattr(self, part.name)) for part in fields(self)})
+        return data
+
+
+@dataclass(frozen=True)
+class Bars(Exhibit):
+    """One bar for each label; `band` is the range that is healthy."""
+
+    kind: ClassVar[str] = "bars"
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    title: str = ""
+    unit: str = ""
+    log: bool = False
+    band: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Lines(Exhibit):
+    """Curves over a common kind of x; each series is a name with its x and y values."""
+
+    kind: ClassVar[str] = "lines"
+    series: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...]
+    title: str = ""
+    x_label: str = "step"
+    y_label: str = "loss"
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class HistogramGrid(Exhibit):
+    """One histogram a row over common edges: layers by bins."""
+
+    kind: ClassVar[str] = "histograms"
+    rows: tuple[str, ...]
+    edges: tuple[float, ...]
+    counts: tuple[tuple[float, ...], ...]
+    title: str = ""
+    x_label: str = "value"
+
+
+@dataclass(frozen=True)
+class Table(Exhibit):
+    """Rows of plain values under named columns."""
+
+    kind: ClassVar[str] = "table"
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Images(Exhibit):
+    """Small pictures as uint8 arrays (height × width, or × 3) with a caption each."""
+
+    kind: ClassVar[str] = "images"
+    pictures: tuple[np.ndarray, ...]
+    captions: tuple[str, ...] = ()
+    title: str = ""
+
+
+_KINDS: dict[str, type[Exhibit]] = {kind.kind: kind for kind in (Bars, Lines, HistogramGrid, Table, Images)}
+
+
+def exhibit_from_dict(data: Mapping[str, Any]) -> Exhibit:
+    """Read back what `Exhibit.to_dict` wrote."""
+    kind = _KINDS[data["kind"]]
+    values = {part.name: _read(data[part.name]) for part in fields(kind) if part.name in data}
+    if kind is Images:
+        values["pictures"] = tuple(np.asarray(picture, dtype=np.uint8) for picture in data["pictures"])
+    return kind(**values)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_written(item) for item in value]
+    if isinstance(value, np.generic):
+        return _written(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_read(item) for item in value)
+    return float(value) if isinstance(value, str) and value in {"nan", "inf", "-inf"} else value

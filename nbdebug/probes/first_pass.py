@@ -1,0 +1,107 @@
+"""One forward and backward pass, everything measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import FirstPass, LayerFacts, ParameterFacts, TensorFacts, TrialRun
+from nbdebug.registry import probe
+from nbdebug.twin import Outcome, Twin
+from nbdebug.twin.stats import facts_of
+from nbdebug.twin.taps import first_tensor, tapped
+from nbdebug.twin.task import chance_loss, task_of
+
+__all__ = ["first_pass", "require_run"]
+
+
+def require_run(trial: TrialRun) -> None:
+    """Let a probe say that it cannot run because the model does not."""
+    if not trial.ok:
+        raise NotApplicable(f"the {trial.failed_at} pass fails; see forward-fails")
+
+
+class _Recorder:
+    """The facts of each module call, and of the gradient that comes back to its output."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, nn.Module, TensorFacts]] = []
+        self.gradients: dict[int, TensorFacts] = {}
+        self.identity: dict[int, str] = {}
+
+    def after(self, path: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Measure one output, and ask for its gradient."""
+        tensor = first_tensor(output)
+        if tensor is None:
+            return
+        index = len(self.calls)
+        self.calls.append((path, module, facts_of(tensor)))
+        self.identity.setdefault(id(tensor), path)  # the innermost module ends first
+        if tensor.requires_grad:
+            tensor.register_hook(lambda gradient: self.gradients.__setitem__(index, facts_of(gradient)))
+
+    def layers(self) -> tuple[LayerFacts, ...]:
+        """Give the calls in order."""
+        return tuple(
+            LayerFacts(path, type(module).__name__, not any(module.children()), facts, self.gradients.get(index))
+            for index, (path, module, facts) in enumerate(self.calls)
+        )
+
+
+@probe
+def first_pass(twin: Twin, trial: TrialRun) -> FirstPass:
+    """One forward and backward pass on one batch, everything measured."""
+    require_run(trial)
+    batch, recorder, training = twin.batch(), _Recorder(), twin.model.training
+    twin.ready_to_train()
+    with tapped(twin.model, after=recorder.after):
+        outcome = twin.run(batch)
+    if not isinstance(outcome.loss, torch.Tensor) or outcome.loss.numel() != 1:
+        raise NotApplicable("the loss is not one number")
+    if outcome.loss.requires_grad:
+        outcome.loss.backward()
+    task = task_of(outcome.output, batch)
+    choice = twin.loss_choice(outcome.output, batch) if twin.compute_loss is None else None
+    chance, reason = (None, "the loss is computed by your own function")
+    if choice is not None:
+        chance, reason = chance_loss(choice.function, outcome.output, batch, task)
+    return FirstPass(
+        loss=float(outcome.loss.detach()),
+        loss_name=choice.name if choice else "compute_loss",
+        loss_assumed=choice.assumed if choice else False,
+        loss_reason=choice.reason if choice else "you passed it",
+        task=task,
+        chance_loss=chance,
+        chance_reason=reason,
+        head=_head(outcome, recorder),
+        batch_size=batch.size,
+        training=training,
+        output=facts_of(outcome.predicted) if outcome.predicted is not None else None,
+        layers=recorder.layers(),
+        parameters=_parameters(twin),
+    )
+
+
+def _head(outcome: Outcome, recorder: _Recorder) -> str:
+    """Name the module whose output is the prediction; the last leaf where it was computed on by hand."""
+    if outcome.predicted is not None and id(outcome.predicted) in recorder.identity:
+        return recorder.identity[id(outcome.predicted)]
+    leaves = [path for path, module, _ in recorder.calls if not any(module.children())]
+    return leaves[-1] if leaves else "model"
+
+
+def _parameters(twin: Twin) -> tuple[ParameterFacts, ...]:
+    held = {id(p) for group in twin.optimizer.param_groups for p in group["params"]}
+    return tuple(
+        ParameterFacts(
+            name,
+            facts_of(parameter),
+            parameter.requires_grad,
+            id(parameter) in held,
+            facts_of(parameter.grad) if parameter.grad is not None else None,
+        )
+        for name, parameter in twin.model.named_parameters()
+    )

@@ -1,0 +1,49 @@
+"""Progress of a run on standard error: which check, how far, how long still."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nbdebug.journal import Event
+from nbdebug.session import Session
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterator[list[str]]:
+    """Show one bar over these checks while the block runs; it names the experiment and goes by its progress."""
+    if not shown or not checks:
+        yield checks
+        return
+    from tqdm import tqdm
+
+    bar = tqdm(
+        total=len(checks),
+        desc="nbdebug",
+        file=sys.stderr,
+        leave=False,
+        mininterval=0.2,
+        bar_format="{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total_fmt} checks [{elapsed}<{remaining}]{postfix}",
+    )
+    done = 0
+
+    def listen(event: Event) -> None:
+        nonlocal done
+        if event.kind == "result":
+            done += 1
+            bar.n = done
+        elif event.kind == "progress":
+            bar.n = done + event.fraction * 0.99
+        elif event.kind == "probe-started":
+            bar.set_postfix_str(event.text, refresh=False)
+        bar.refresh() if event.kind != "progress" else bar.update(0)
+
+    unsubscribe = session.journal.subscribe(listen)
+    try:
+        yield checks
+    finally:
+        unsubscribe()
+        bar.close()

@@ -1,0 +1,155 @@
+"""The report: findings with the likeliest cause first, one result for each check, and the ways to write it down."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbdebug.errors import BadInput
+from nbdebug.finding import Finding, Result, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SCHEMA", "Report"]
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was examined, what was found, and what was not looked at and why."""
+
+    findings: list[Finding]
+    results: list[Result]
+    subject: Mapping[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    made: str = ""
+
+    @property
+    def worst(self) -> str:
+        """The gravest severity found: bug, suspect, note, or an empty text when nothing was found."""
+        kinds = {finding.severity for finding in self.findings}
+        return next((kind for kind in ("bug", "suspect", "note") if kind in kinds), "")
+
+    @property
+    def alarms(self) -> list[Finding]:
+        """The findings that claim that something is wrong."""
+        return [finding for finding in self.findings if finding.is_alarm]
+
+    def result(self, check: str) -> Result:
+        """Give the result of one check."""
+        for result in self.results:
+            if result.check == check.replace("_", "-"):
+                return result
+        raise BadInput(
+            f"this report has no result for {check!r}",
+            where="report.result",
+            expected=f"one of the {len(self.results)} checks that ran",
+            do="report.to_frame() lists them",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the whole report as JSON can hold it; `from_dict` reads it back."""
+        return {
+            "schema": SCHEMA,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "results": [result.to_dict() for result in self.results],
+            "subject": plain(self.subject),
+            "notes": plain(self.notes),
+            "timings": plain(self.timings),
+            "environment": plain(self.environment),
+            "seconds": self.seconds,
+            "made": self.made,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """Read back what `to_dict` wrote; a newer schema is refused with both numbers."""
+        if data.get("schema") != SCHEMA:
+            raise BadInput(
+                f"the report has schema {data.get('schema')!r}",
+                where="Report.from_dict",
+                expected=f"schema {SCHEMA}",
+                do="read it with the version of nbdebug that wrote it",
+            )
+        return cls(
+            findings=[Finding.from_dict(item) for item in data["findings"]],
+            results=[Result.from_dict(item) for item in data["results"]],
+            **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Give one row for each finding, and one for each check that found nothing or did not run."""
+        import pandas as pd
+
+        rows = [
+            {"check": f.check, "status": "found", "severity": f.severity, "where": f.where, "says": f.says}
+            for f in self.findings
+        ]
+        rows += [
+            {"check": r.check, "status": r.status, "severity": "", "where": "", "says": r.reason}
+            for r in self.results
+            if not r.findings
+        ]
+        return pd.DataFrame(rows, columns=["check", "status", "severity", "where", "says"])
+
+    def save(self, path: str | Path, *, include_samples: bool = False) -> Path:
+        """Write the report as a page (.html), a notebook (.ipynb) or data (.json), by the ending of the path."""
+        from nbdebug.report.writing import write
+
+        return write(self, Path(path), include_samples=include_samples)
+
+    def __str__(self) -> str:
+        """Give the report as a terminal shows it, without colour."""
+        from nbdebug.report.terminal import as_text
+
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        """Give one line."""
+        counts = ", ".join(
+            f"{sum(r.status == s for r in self.results)} {s}" for s in ("found", "clean", "skipped", "crashed")
+        )
+        first = f"; likeliest cause: {self.findings[0].check}" if self.alarms else ""
+        return f"<nbdebug report: {len(self.results)} checks: {counts}{first}>"
+
+    def show(self) -> None:
+        """Print the report, in colour where the output is a terminal."""
+        from nbdebug.report.terminal import show
+
+        show(self)
+
+    def _repr_html_(self) -> str:
+        from nbdebug.report.page import as_fragment
+
+        return as_fragment(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+
+def environment() -> dict[str, str]:
+    """Give the versions that a reader needs to repeat the run."""
+    import torch
+
+    import nbdebug
+
+    return {
+        "nbdebug": nbdebug.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def now() -> str:
+    """Give the time of making, to the second, in universal time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())

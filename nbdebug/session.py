@@ -1,0 +1,194 @@
+"""A session asks checks, gathers the evidence they need once, and writes what they say into the journal."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nbdebug.control import Control
+from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
+from nbdebug.finding import Finding, Result, Status
+from nbdebug.journal import Event, Journal
+from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
+from nbdebug.subject import Subject
+from nbdebug.twin import Twin, guarded, make_twin
+
+__all__ = ["Session"]
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """Why some evidence could not be had: kept, so that every check that needs it says the same."""
+
+    status: Status
+    reason: str
+
+
+class Session:
+    """One subject under examination: its evidence so far, its journal, and the thresholds in force."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        *,
+        control: Control | None = None,
+        thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+        known: Registry = registry,
+        seed: int = 0,
+    ) -> None:
+        self.subject = subject
+        self.registry = known.load()
+        self.control = control or Control()
+        self.journal = Journal()
+        self.control.on_progress = self._tell_progress
+        self.seed = seed
+        self.thresholds: dict[str, dict[str, Any]] = {}
+        for check, values in (thresholds or {}).items():
+            self.set_thresholds(check, **values)
+        self.timings: dict[str, float] = {}
+        self._evidence: dict[type, Any] = {}
+        self._running = ""
+
+    def set_thresholds(self, check: str, **values: Any) -> None:
+        """Judge a check by other numbers from now on; a name that it does not have is refused."""
+        spec = self.registry.find(check)
+        for name in values:
+            if name not in spec.thresholds:
+                raise BadInput(
+                    f"the check {spec.id!r} has no threshold called {name!r}",
+                    where="thresholds",
+                    expected=f"one of {', '.join(spec.thresholds) or 'none: this check has no thresholds'}",
+                    do=f"nbdebug.explain({spec.id!r}) lists them with their values",
+                )
+        self.thresholds.setdefault(spec.id, {}).update(values)
+
+    def run(self, checks: Iterable[str]) -> list[Result]:
+        """Run these checks in order; an interrupt or a cancel ends the run and says so for those left."""
+        specs = [self.registry.find(check) for check in checks]
+        for index, spec in enumerate(specs):
+            try:
+                self.run_check(spec.id)
+            except (KeyboardInterrupt, Cancelled, OutOfTime) as stop:
+                reason = _why_stopped(stop)
+                for left in specs[index:]:
+                    self.journal.write(Result(left.id, "skipped", reason=reason))
+                self.journal.note(f"The run was stopped: {reason}.")
+                break
+        return self.journal.results
+
+    def run_check(self, check: str) -> Result:
+        """Run one check and write its result into the journal."""
+        spec = self.registry.find(check)
+        self.journal.tell(Event("check-started", spec.id))
+        started = time.perf_counter()
+        result = self._judge(spec)
+        result = replace(result, seconds=time.perf_counter() - started)
+        self.journal.write(result)
+        return result
+
+    def gather(self, kind: type) -> Any:
+        """Give the evidence of this type, from the cache or by running its probe; raise when it cannot be had."""
+        found = self._lookup(kind)
+        if isinstance(found, _Missing):
+            raise NotApplicable(found.reason)
+        return found
+
+    def forget(self, kinds: Iterable[type] | None = None) -> None:
+        """Drop evidence, because what it was measured on has changed."""
+        for kind in list(self._evidence) if kinds is None else kinds:
+            self._evidence.pop(kind, None)
+
+    def _tell_progress(self, fraction: float, text: str) -> None:
+        self.journal.tell(Event("progress", self._running, fraction, text))
+
+    def _judge(self, spec: CheckSpec) -> Result:
+        arguments: dict[str, Any] = {}
+        for name, need in spec.needs.items():
+            found = self._supply(need)
+            if isinstance(found, _Missing):
+                return Result(spec.id, found.status, reason=found.reason)
+            arguments[name] = found
+        try:
+            said = spec.function(**arguments, **self.thresholds.get(spec.id, {}))
+            findings = tuple(_signed(finding, spec) for finding in said or ())
+        except NotApplicable as why:
+            return Result(spec.id, "skipped", reason=str(why))
+        except Exception as error:
+            return Result(spec.id, "crashed", reason=_describe(error))
+        return Result(spec.id, "found" if findings else "clean", findings)
+
+    def _supply(self, need: Need) -> Any:
+        found = self._lookup(need.kind)
+        if need.optional and isinstance(found, _Missing) and found.status == "skipped":
+            return None
+        return found
+
+    def _lookup(self, kind: type) -> Any:
+        if kind is Subject:
+            return self.subject
+        if kind not in self._evidence:
+            spec = self.registry.probe_for(kind)
+            if spec is None:
+                return _Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
+            self._evidence[kind] = self._experiment(spec)
+        return self._evidence[kind]
+
+    def _experiment(self, spec: ProbeSpec) -> Any:
+        """Run one probe under guard; what stops it for good is kept in place of its evidence."""
+        needs: dict[str, Any] = {}
+        for name, need in spec.needs.items():
+            if need.kind in (Twin, Control):
+                continue
+            needs[name] = self._supply(need)
+            if isinstance(needs[name], _Missing):
+                return needs[name]
+        self._running = spec.name
+        self.journal.tell(Event("probe-started", spec.name, text=spec.title))
+        started = time.perf_counter()
+        try:
+            return guarded(lambda: self._run_probe(spec, needs), self.subject, self.control, seed=self.seed)
+        except NotApplicable as why:
+            return _Missing("skipped", str(why))
+        except Cancelled:
+            raise
+        except OutOfTime:
+            if self.control.is_over:
+                raise
+            return _Missing("skipped", f"the probe {spec.name} reached its time limit before its answer was clear")
+        except Exception as error:
+            return _Missing("crashed", f"the probe {spec.name} failed: {_describe(error)}")
+        finally:
+            seconds = time.perf_counter() - started
+            self.timings[spec.name] = self.timings.get(spec.name, 0.0) + seconds
+            self.journal.tell(Event("probe-finished", spec.name, 1.0, text=spec.title))
+
+    def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
+        for name, need in spec.needs.items():
+            if need.kind is Control:
+                needs[name] = self.control
+            elif need.kind is Twin:
+                needs[name] = make_twin(self.subject, self.control)
+                for note in needs[name].notes:
+                    self.journal.note(note)
+        return spec.function(**needs)
+
+
+def _signed(finding: Any, spec: CheckSpec) -> Finding:
+    if not isinstance(finding, Finding):
+        raise TypeError(f"the check {spec.id!r} gave {type(finding).__name__}; it has to yield nbdebug.Finding")
+    return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
+
+
+def _describe(error: BaseException) -> str:
+    """Say what went wrong and where, and let go of the tensors that the traceback holds."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (line {frames[-1].lineno} of {frames[-1].filename.rsplit('/', 1)[-1]})" if frames else ""
+    traceback.clear_frames(error.__traceback__)
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _why_stopped(stop: BaseException) -> str:
+    return "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)

@@ -1,0 +1,118 @@
+"""One batch with its reading: inputs and targets by name, and the changes that experiments make to copies of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of
+from nbdebug.subject.reading import Reading
+
+__all__ = ["Batch"]
+
+Change = Callable[[str, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as the loader gave it, and how the model eats it. Every change gives a new batch."""
+
+    raw: Any
+    reading: Reading
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional arguments of the model."""
+        return tuple(at(self.raw, path) for path in self.reading.args)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments of the model."""
+        return {name: at(self.raw, path) for name, path in self.reading.kwargs.items()}
+
+    @property
+    def target(self) -> Any:
+        """What the outputs are compared with: the target, or the input itself where there is none."""
+        if self.reading.target is not None:
+            return at(self.raw, self.reading.target)
+        values = (*self.args, *self.kwargs.values())
+        return values[0] if values else None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the batch holds a target of its own."""
+        return self.reading.target is not None
+
+    @property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """Every input tensor by its name; the target is never among them."""
+        return {name_of(p): leaf for p, leaf in self._tensors() if self._is_input(p)}
+
+    @property
+    def targets(self) -> dict[str, torch.Tensor]:
+        """Every target tensor by its name; none where the input is the target."""
+        return {name_of(p): leaf for p, leaf in self._tensors() if self._is_target(p)}
+
+    @property
+    def size(self) -> int:
+        """The number of samples: the length that most tensors agree on, the inputs' first."""
+        lengths = [leaf.shape[0] for leaf in (*self.inputs.values(), *self.targets.values()) if leaf.dim() > 0]
+        if self.has_target and isinstance(self.target, torch.Tensor) and self.target.dim() > 0:
+            ragged = [v for v in (*self.args, *self.kwargs.values()) if isinstance(v, (list, tuple))]
+            if any(len(v) == self.target.shape[0] for v in ragged):
+                return int(self.target.shape[0])
+        return Counter(lengths).most_common(1)[0][0] if lengths else 1
+
+    def map_inputs(self, change: Change) -> Batch:
+        """Give a batch whose input tensors are changed."""
+        return self._map(lambda p, t: change(name_of(p), t) if self._is_input(p) else t)
+
+    def map_targets(self, change: Change) -> Batch:
+        """Give a batch whose target tensors are changed."""
+        return self._map(lambda p, t: change(name_of(p), t) if self._is_target(p) else t)
+
+    def select(self, index: torch.Tensor) -> Batch:
+        """Give the batch of these samples, in this order; parts without a sample dimension stay whole."""
+        size, chosen = self.size, index.tolist()
+
+        def pick(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return value[index.to(value.device)] if value.dim() > 0 and value.shape[0] == size else value
+            if isinstance(value, list) and len(value) == size:
+                return [value[i] for i in chosen]
+            if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+                return type(value)(pick(item) for item in value)
+            return map_leaves(lambda _, leaf: pick(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+
+        return replace(self, raw=pick(self.raw))
+
+    def head(self, count: int) -> Batch:
+        """Give the batch of the first so many samples."""
+        return self.select(torch.arange(min(count, self.size)))
+
+    def to(self, device: torch.device) -> Batch:
+        """Give the batch on this device; containers are rebuilt, never changed."""
+        return self._map(lambda _, t: t.to(device))
+
+    def clone(self) -> Batch:
+        """Give a batch whose tensors share nothing with the loader's."""
+        return self._map(lambda _, t: t.detach().clone().requires_grad_(t.requires_grad))
+
+    def _tensors(self) -> list[tuple[Path, torch.Tensor]]:
+        return [(path, leaf) for path, leaf in leaves(self.raw) if isinstance(leaf, torch.Tensor)]
+
+    def _is_target(self, path: Path) -> bool:
+        target = self.reading.target
+        return target is not None and path[: len(target)] == target
+
+    def _is_input(self, path: Path) -> bool:
+        return not self._is_target(path) and any(path[: len(p)] == p for p in self.reading.input_paths)
+
+    def _map(self, change: Callable[[Path, torch.Tensor], torch.Tensor]) -> Batch:
+        return replace(
+            self, raw=map_leaves(lambda p, leaf: change(p, leaf) if isinstance(leaf, torch.Tensor) else leaf, self.raw)
+        )

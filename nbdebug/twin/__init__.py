@@ -1,0 +1,227 @@
+"""The twin: a copy of the subject that experiments may run, train and break."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.control import Control
+from nbdebug.subject import Batch, LossChoice, Subject, unwrap
+from nbdebug.subject.loss import infer_loss, main_output, own_loss
+from nbdebug.twin.copying import copy_together, refuse_too_large
+from nbdebug.twin.guard import guarded
+from nbdebug.twin.rebinding import rebound
+
+__all__ = ["Outcome", "Twin", "guarded", "make_twin"]
+
+DEFAULT_LEARNING_RATE = 3e-4  # Full Stack Deep Learning, lecture 7: Adam with 3e-4 to start
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one pass gave: everything that the model returned, its main tensor, and the loss."""
+
+    output: Any
+    predicted: torch.Tensor | None
+    loss: torch.Tensor
+
+
+@dataclass
+class Twin:
+    """A model with its optimizer, scheduler and loss, all copies; free to be run and trained."""
+
+    subject: Subject
+    model: nn.Module
+    optimizer: Any
+    scheduler: Any
+    loss_fn: Callable[..., Any] | None
+    compute_loss: Callable[..., Any] | None
+    train_step: Callable[..., Any] | None
+    control: Control
+    how: str = "deepcopy"
+    notes: list[str] = field(default_factory=list)
+    owns_optimizer: bool = False
+
+    @property
+    def device(self) -> torch.device:
+        """Where the twin lives."""
+        return self.subject.device
+
+    def batches(self, count: int = 1) -> list[Batch]:
+        """Give the first training batches, on the twin's device, as fresh copies."""
+        return [batch.clone().to(self.device) for batch in self.subject.batches(count)]
+
+    def batch(self) -> Batch:
+        """Give the first training batch."""
+        return self.batches(1)[0]
+
+    def forward(self, batch: Batch) -> Any:
+        """Call the model as its signature asks."""
+        self.control.poll()
+        return self.model(*batch.args, **batch.kwargs)
+
+    def run(self, batch: Batch) -> Outcome:
+        """Run the model and the loss on one batch, as the user's loop would."""
+        if self.compute_loss is not None:
+            return self._run_by_hand(batch)
+        output = self.forward(batch)
+        return Outcome(output, main_output(output), self.loss_of(output, batch))
+
+    def loss_of(self, output: Any, batch: Batch) -> torch.Tensor:
+        """Give the loss of this output on this batch."""
+        if self.loss_fn is None and (own := own_loss(output)) is not None:
+            return own
+        loss: torch.Tensor = self.loss_choice(output, batch).function(output, batch.target)
+        return loss
+
+    def loss_choice(self, output: Any, batch: Batch) -> LossChoice:
+        """Give the loss in force: the user's, or the one that is assumed from now on."""
+        if self.loss_fn is not None:
+            name = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
+            return LossChoice(self.loss_fn, name, False, "you passed it")
+        if self.subject.assumed_loss is None:
+            self.subject.assumed_loss = infer_loss(output, batch.target, batch.has_target)
+        return self.subject.assumed_loss
+
+    def step(self, batch: Batch) -> float:
+        """Take one training step, by the user's own function where there is one, and give the loss before it."""
+        self.control.poll()
+        if self.train_step is not None:
+            loss = self.train_step(self.model, batch.raw, self._loss_for_user(), self.optimizer)
+            return float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
+        return self.plain_step(batch)
+
+    def plain_step(self, batch: Batch) -> float:
+        """Take one training step in the way of the books: zero, forward, backward, step."""
+
+        def closure() -> torch.Tensor:
+            self.optimizer.zero_grad()
+            loss = self.run(batch).loss
+            loss.backward()
+            return loss
+
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            return float(self.optimizer.step(closure))
+        loss = closure()
+        self.optimizer.step()
+        return float(loss.detach())
+
+    @contextmanager
+    def mode(self, training: bool) -> Iterator[None]:
+        """Put the whole twin into one mode and give every module its own mode back after."""
+        before = [(module, module.training) for module in self.model.modules()]
+        self.model.train(training)
+        try:
+            yield
+        finally:
+            for module, mode in before:
+                module.training = mode
+
+    def ready_to_train(self) -> None:
+        """Switch to training mode where the user left the model in eval; frozen parts of a training model stay so."""
+        if not self.model.training:
+            self.model.train()
+
+    def fresh(self) -> Twin:
+        """Make another twin from the user's things as they are now."""
+        return make_twin(self.subject, self.control)
+
+    def _run_by_hand(self, batch: Batch) -> Outcome:
+        seen: list[Any] = []
+        handle = self.model.register_forward_hook(lambda _, args, output: seen.append(output))
+        try:
+            assert self.compute_loss is not None
+            loss = self.compute_loss(self.model, batch.raw, self._loss_for_user())
+        finally:
+            handle.remove()
+        output = seen[-1] if seen else None
+        return Outcome(output, main_output(output) if output is not None else None, loss)
+
+    def _loss_for_user(self) -> Callable[..., Any] | None:
+        if self.loss_fn is None and self.subject.assumed_loss is not None:
+            return self.subject.assumed_loss.function
+        return self.loss_fn
+
+
+def make_twin(subject: Subject, control: Control) -> Twin:
+    """Copy the model, optimizer, scheduler and loss in one go, and say what could not be copied."""
+    model = unwrap(subject.model)
+    refuse_too_large(model, subject.optimizer)
+    functions = [subject.loss_fn, subject.compute_loss, subject.train_step]
+    holders = [part if _has_state(part) else None for part in functions]
+    made = copy_together(model, subject.optimizer, subject.scheduler, *holders)
+    made.memo[id(subject.model)] = made.parts[0]  # what names the wrapper means the twin as well
+    twin_model, optimizer, scheduler, *copies = made.parts
+    loss_fn, compute_loss, train_step = (
+        _own(function, copied, made.memo, made.notes) for function, copied in zip(functions, copies, strict=True)
+    )
+    twin = Twin(
+        subject, twin_model, optimizer, scheduler, loss_fn, compute_loss, train_step, control, made.how, made.notes
+    )
+    _say_hooks(model, twin.notes)
+    _poll_in_every_module(twin_model, control)
+    if twin.optimizer is None:
+        twin.optimizer, twin.owns_optimizer = _LateAdam(twin_model), True
+    return twin
+
+
+class _LateAdam:
+    """Adam with its usual start, made when first needed: a lazy model has no parameters before its first pass."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._inner: torch.optim.Adam | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self.__dict__["_inner"] is None:
+            trained = [p for p in self._model.parameters() if p.requires_grad]
+            self._inner = torch.optim.Adam(trained or [torch.zeros(1, requires_grad=True)], DEFAULT_LEARNING_RATE)
+        return getattr(self._inner, name)
+
+
+def _has_state(part: Any) -> bool:
+    """Whether a loss or step is an object to copy, and not code that all share."""
+    return part is not None and not isinstance(part, (type(make_twin), type(len)))
+
+
+def _own(function: Any, copied: Any, memo: dict[int, Any], notes: list[str]) -> Any:
+    if function is None:
+        return None
+    twin, names = rebound(copied if copied is not None else function, memo)
+    if names:
+        label = getattr(function, "__name__", type(function).__name__)
+        notes.append(
+            f"{label} reaches for your own {', '.join(sorted(set(names)))}; on the copy it is given the copy's."
+        )
+    return twin
+
+
+def _say_hooks(model: nn.Module, notes: list[str]) -> None:
+    hooked = [path or "model" for path, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    if hooked:
+        notes.append(f"Your model has hooks of its own ({', '.join(hooked[:3])}); they run on the copy as well.")
+
+
+def _poll_in_every_module(model: nn.Module, control: Control) -> None:
+    for module in model.modules():
+        if not isinstance(module, torch.jit.ScriptModule):
+            module.register_forward_pre_hook(_Poll(control))
+
+
+class _Poll:
+    """A hook that lets a cancel or an interrupt stop the pass within one module call."""
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+
+    def __call__(self, module: nn.Module, args: Any) -> None:
+        self.control.poll()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Poll:
+        return copy.copy(self)

@@ -1,0 +1,78 @@
+"""Patients and healthy set-ups: what the common tests and the benchmark run every check on.
+
+A *patient* is the smallest set-up with exactly one illness; it stands in the test file of its check. A *healthy* set-up
+trains to a good result and must raise no alarm; it stands in `tests/zoo/`. Both are functions that return the keyword
+arguments of `nbdebug.diagnose`, seeded by the caller.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Make = Callable[[], dict[str, Any]]
+F = TypeVar("F", bound=Make)
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A set-up with one illness: the check that must find it, and the place that must be named."""
+
+    check: str
+    name: str
+    make: Make
+    where: str | tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """A set-up without illness: how it is made, and what a good result is after how many epochs of real training."""
+
+    name: str
+    make: Make
+    epochs: int
+    good: Callable[[float, float], bool]
+
+
+PATIENTS: list[Patient] = []
+HEALTHY: list[Healthy] = []
+
+
+def patient(check: str, *, where: str | tuple[str, ...] | None = None) -> Callable[[F], F]:
+    """Register a set-up as a patient of a check; `where` is the place (or one of the places) it must name."""
+
+    def register(make: F) -> F:
+        PATIENTS.append(Patient(check, make.__name__, make, where))
+        return make
+
+    return register
+
+
+def healthy(*, epochs: int = 10, good: Callable[[float, float], bool] = lambda first, last: last < 0.5 * first) -> Any:
+    """Register a healthy set-up; `good(first_loss, last_loss)` says whether real training came to a good result."""
+
+    def register(make: F) -> F:
+        HEALTHY.append(Healthy(make.__name__, make, epochs, good))
+        return make
+
+    return register
+
+
+def _import_all(package: str) -> None:
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")
+
+
+def all_patients() -> list[Patient]:
+    """Give every patient of every check's test file."""
+    _import_all("tests.checks")
+    return PATIENTS
+
+
+def all_healthy() -> list[Healthy]:
+    """Give every healthy set-up of the zoo."""
+    _import_all("tests.zoo")
+    return HEALTHY

@@ -1,0 +1,95 @@
+"""The common tests: they run over the whole registry, so that a new check is held to them from its first day."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+import nbdebug
+from nbdebug.finding import Finding
+from nbdebug.registry import registry
+from nbdebug.tree import TREE
+from tests.clinic import Healthy, Patient, all_healthy, all_patients
+
+CHECKS = sorted(registry.load().checks)
+
+
+def run(setup: dict[str, Any], **options: Any) -> nbdebug.Report:
+    """Diagnose quietly."""
+    return nbdebug.diagnose(**setup, progress=False, **options)
+
+
+def made(thing: Patient | Healthy, seed: int = 0) -> dict[str, Any]:
+    """Make a set-up from its own seed."""
+    torch.manual_seed(seed)
+    return thing.make()
+
+
+@pytest.mark.parametrize("patient", all_patients(), ids=lambda p: f"{p.check}:{p.name}")
+def test_finds_its_patient(patient: Patient) -> None:
+    """Every patient is found by its check, at its place."""
+    result = run(made(patient), checks=[patient.check]).result(patient.check)
+    assert result.status == "found", result
+    if patient.where is not None:
+        places = (patient.where,) if isinstance(patient.where, str) else patient.where
+        assert any(finding.where in places for finding in result.findings), [f.where for f in result.findings]
+
+
+@pytest.mark.parametrize("setup", all_healthy(), ids=lambda h: h.name)
+def test_silent_on_healthy(setup: Healthy) -> None:
+    """No check raises an alarm on a healthy set-up, and none crashes."""
+    report = run(made(setup))
+    assert not report.alarms, [str(f) for f in report.alarms]
+    assert not [r for r in report.results if r.status == "crashed"], [
+        r for r in report.results if r.status == "crashed"
+    ]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_has_a_patient(check: str) -> None:
+    """A check without a patient is a claim without a proof."""
+    assert [p for p in all_patients() if p.check == check]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_is_documented(check: str) -> None:
+    """The docstring has a title, says why it matters and what to try."""
+    spec = registry.find(check)
+    assert spec.title.endswith(".") and len(spec.title) < 120
+    assert len(spec.why) > 40 and len(spec.remedy) > 40
+    assert spec.function.__name__.replace("_", "-") == check
+    assert spec.function.__module__ == f"nbdebug.checks.{spec.function.__name__}"
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_is_in_the_tree_once(check: str) -> None:
+    """The tree reaches every check by exactly one way."""
+    assert [c for stage in TREE for c in stage.checks].count(check) == 1
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_is_pure(check: str) -> None:
+    """A check looks at evidence only: no torch, no subject, no twin."""
+    source = inspect.getsource(inspect.getmodule(registry.find(check).function))  # type: ignore[arg-type]
+    for forbidden in ("import torch", "nbdebug.twin", "nbdebug.subject", "nbdebug.probes", "nbdebug.session"):
+        assert forbidden not in source
+
+
+def test_explains_names_checks() -> None:
+    """What a check explains has to exist."""
+    for spec in registry.checks.values():
+        for other in spec.explains:
+            assert other in registry.checks, f"{spec.id} explains {other}, which is no check"
+
+
+def test_findings_carry_their_source() -> None:
+    """Every finding on a patient has numbers and says where its threshold comes from."""
+    lacking = []
+    for patient in all_patients():
+        for finding in run(made(patient), checks=[patient.check]).findings:
+            if isinstance(finding, Finding) and not finding.evidence:
+                lacking.append(patient.name)
+    assert not lacking
