@@ -86,6 +86,16 @@ describe("the keyboard", () => {
     expect(buttons().filter((each) => each.tabIndex === 0)).toEqual([button("c")]);
   });
 
+  it("is first to see its keys, before a listener in the document's capture phase", () => {
+    const seen: string[] = [];
+    const notebook = (event: Event) => seen.push((event as KeyboardEvent).key);
+    document.addEventListener("keydown", notebook, true);
+    button("data").focus();
+    for (const key of ["ArrowDown", "ArrowUp", "Enter", " ", "s"]) press("data", key);
+    document.removeEventListener("keydown", notebook, true);
+    expect(seen).toEqual(["s"]);
+  });
+
   it("does not select what it passes", () => {
     press("data", "ArrowDown");
     expect(model.saved).not.toHaveBeenCalled();

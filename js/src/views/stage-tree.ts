@@ -36,9 +36,12 @@ class TreeView {
     this.update();
     this.model.on("change:stages", this.update);
     this.model.on("change:selected", this.mark);
+    // Jupyter takes arrow keys and Enter in the capture phase of the document, so this has to come before it.
+    window.addEventListener("keydown", this.press, true);
     return () => {
       this.model.off("change:stages", this.update);
       this.model.off("change:selected", this.mark);
+      window.removeEventListener("keydown", this.press, true);
       this.nav.remove();
     };
   }
@@ -76,7 +79,6 @@ class TreeView {
   private create(row: Row): Line {
     const line = newLine(row.parent === null);
     line.button.addEventListener("click", () => this.choose(row.key));
-    line.button.addEventListener("keydown", (event) => this.press(event, row.key));
     line.button.addEventListener("focus", () => this.remember(row.key));
     this.lines.set(row.key, line);
     return line;
@@ -104,14 +106,14 @@ class TreeView {
     this.mark();
   }
 
-  private press(event: KeyboardEvent, key: string): void {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const target = destination(this.rows, key, event.key);
-    if (target !== null) this.focus(target);
-    // A notebook in command mode would act on the arrow keys and on Enter, too.
-    if (/^(Arrow|Home|End|Enter| )/.test(event.key)) event.stopPropagation();
-    if (/^(Arrow|Home|End)/.test(event.key)) event.preventDefault();
-  }
+  private readonly press = (event: KeyboardEvent): void => {
+    if (!this.nav.contains(event.target as Node)) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const moves = /^(Arrow|Home$|End$)/.test(event.key);
+    if (moves) event.preventDefault();
+    if (moves || event.key === "Enter" || event.key === " ") event.stopPropagation();
+    if (moves && this.focused !== null) this.focus(destination(this.rows, this.focused, event.key));
+  };
 
   private remember(key: string): void {
     this.focused = key;
