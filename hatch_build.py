@@ -1,11 +1,12 @@
 """Builds the front end into the package whenever a wheel, an editable install or an sdist is made.
 
 A missing or failing Node must never stop an installation: the custom views then fall back to plain
-ipywidgets, and this hook says so on stderr (`pip install -v` shows it).
+ipywidgets, and this hook says so, as the views do when they are first shown.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -25,13 +26,12 @@ class FrontEndHook(BuildHookInterface[Any]):
         """Build the front end unless it is there already."""
         root = Path(self.root)
         if os.environ.get("NBDEBUG_SKIP_JS"):
-            say("NBDEBUG_SKIP_JS is set: the front end is not built.")
-        elif not is_fresh(root):
-            problem = build(root / "js")
-            if problem:
-                say(f"{problem} The front end was not built.")
-        if missing(root):
-            say("The custom views will fall back to plain ipywidgets. Everything else works.")
+            print("nbdebug: NBDEBUG_SKIP_JS is set, so the front end is not built.", file=sys.stderr)
+        elif not is_fresh(root) and (problem := build(root / "js")):
+            say(
+                f"nbdebug: {problem} The front end was not built: the custom views will fall back to plain "
+                "ipywidgets. Everything else works."
+            )
 
 
 def build(js: Path) -> str:
@@ -42,9 +42,7 @@ def build(js: Path) -> str:
     for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         command = [npm, *arguments]
         try:
-            done = subprocess.run(
-                command, cwd=js, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT
-            )
+            done = subprocess.run(command, cwd=js, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"`npm {arguments[0]}` did not finish: {error}."
         if done.returncode:
@@ -76,13 +74,12 @@ def bundles(root: Path) -> list[Path]:
     static = root / "nbdebug" / "widgets" / "static"
     suffixes = {".ts": ".js", ".css": ".css"}
     views = sorted((root / "js" / "src" / "views").iterdir())
-    return [
-        static / (view.stem.replace("-", "_") + suffixes[view.suffix])
-        for view in views
-        if view.suffix in suffixes
-    ]
+    return [static / (view.stem.replace("-", "_") + suffixes[view.suffix]) for view in views if view.suffix in suffixes]
 
 
 def say(message: str) -> None:
-    """Write one line to stderr, where pip and build show it."""
-    print(f"nbdebug: {message}", file=sys.stderr, flush=True)
+    """Write to stderr, and to the terminal where stderr is not one: pip hides what a good build writes."""
+    print(message, file=sys.stderr, flush=True)
+    if not sys.stderr.isatty():
+        with contextlib.suppress(OSError), Path("/dev/tty").open("w") as terminal:
+            print(f"\n{message}", file=terminal)

@@ -112,7 +112,7 @@ class PlainStageTree(ipywidgets.VBox):
 
 def stage_tree(stages: Sequence[Stage] = (), selected: str = "") -> StageTree | PlainStageTree:
     """Return the tree with its own front end where that was built, else one of plain ipywidgets."""
-    kind = StageTree if bundle.is_built("stage_tree") else PlainStageTree
+    kind = StageTree if bundle.is_usable("stage_tree") else PlainStageTree
     return kind(stages, selected)
 
 

@@ -55,8 +55,13 @@ def test_the_bundle_is_used_where_it_is_built(bundled: None) -> None:
     assert state["stages"] == stages()
 
 
-def test_without_a_bundle_the_tree_is_plain(unbundled: None) -> None:
-    assert isinstance(stage_tree(stages()), PlainStageTree)
+def test_without_a_bundle_the_tree_is_plain_and_says_why_once(unbundled: None) -> None:
+    bundle._warn.cache_clear()
+    with pytest.warns(UserWarning, match=r"Node\.js was missing") as warned:
+        trees = [stage_tree(stages()), stage_tree(stages())]
+    assert {type(tree) for tree in trees} == {PlainStageTree}
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
 
 
 def test_asking_for_a_missing_bundle_says_what_to_do(unbundled: None) -> None:
