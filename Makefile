@@ -9,7 +9,8 @@ NPM := js/node_modules/.made
 FRONT := nbdebug/widgets/static/.made
 WORKERS ?= 2
 JS_SOURCES := $(wildcard js/src/*.ts js/src/*/*) js/build.mjs
-HAS_NODE := $(shell command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 && echo yes)
+NODE_IS_NEW := process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)
+HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >/dev/null 2>&1 && echo yes)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -65,7 +66,7 @@ front: $(if $(HAS_NODE),$(FRONT),no-node)
 need-node:
 	@$(if $(HAS_NODE),:,echo "This target needs Node.js 20 or newer, with npm, on the PATH." >&2; exit 1)
 no-node:
-	@echo "Node.js was not found: the custom views fall back to plain ipywidgets." >&2
+	@echo "Node.js 20 or newer was not found: the custom views fall back to plain ipywidgets." >&2
 
 $(ENV): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -73,12 +74,11 @@ $(ENV): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu it is in the package python3-venv." >&2; exit 1; }
 	@# The front end has its own rule below, so the build hook need not make it a second time.
-	NBDEBUG_SKIP_JS=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@echo "Installing nbdebug and what it needs into $(VENV); the first time takes some minutes."
+	@NBDEBUG_SKIP_JS=1 $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
 $(NPM): js/package.json js/package-lock.json
-	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' || \
-	  { echo "The front end needs Node.js 20 or newer; this is $$(node --version)." >&2; exit 1; }
 	npm --prefix js ci
 	@touch $@
 

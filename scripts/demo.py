@@ -48,8 +48,8 @@ def run(notebook: nbformat.NotebookNode) -> bool:
     )
     try:
         client.execute()
-    except CellExecutionError as error:
-        print(f"A cell of {shown(NOTEBOOK)} failed:\n{error}", file=sys.stderr)
+    except CellExecutionError:
+        print(f"A cell of {shown(NOTEBOOK)} failed:\n{tracebacks(notebook)}", file=sys.stderr)
         return False
     return True
 
@@ -67,6 +67,12 @@ def output_text(output: dict[str, Any]) -> str:
     if output["output_type"] == "stream":
         return str(output["text"]) if output["name"] == "stdout" else ""
     return str(output.get("data", {}).get("text/plain", ""))
+
+
+def tracebacks(notebook: nbformat.NotebookNode) -> str:
+    """Return the errors that the cells of a notebook ended with."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "\n".join(line for output in outputs for line in output.get("traceback", []))
 
 
 def shown(path: Path) -> str:
