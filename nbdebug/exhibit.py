@@ -6,7 +6,7 @@ Each kind has a static renderer (`nbdebug.report.draw`) and may have a live one 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -52,6 +52,15 @@ class Lines(Exhibit):
     y_label: str = "loss"
     log_x: bool = False
     log_y: bool = False
+
+    @classmethod
+    def of_losses(cls, curves: Iterable[tuple[str, Sequence[float]]], title: str) -> Lines:
+        """Draw losses over steps, on a logarithmic scale where they span orders of magnitude."""
+        curves = [(name, tuple(losses)) for name, losses in curves]
+        every = [loss for _, losses in curves for loss in losses if math.isfinite(loss)]
+        spans = bool(every) and min(every) > 0 and max(every) > 100 * min(every)
+        steps = {name: tuple(float(step) for step in range(len(losses))) for name, losses in curves}
+        return cls(tuple((name, steps[name], losses) for name, losses in curves), title, log_y=spans)
 
 
 @dataclass(frozen=True)

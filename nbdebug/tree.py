@@ -75,6 +75,24 @@ TREE: tuple[Stage, ...] = (
         "Overfit one batch, then learn",
         (
             Step(
+                "own-loop",
+                "Does your training step do what it should?",
+                "A loop with one line missing runs, prints a loss and learns nothing.",
+                ("step-never-taken", "gradients-accumulate", "clipping-too-tight", "graph-kept-alive"),
+            ),
+            Step(
+                "optimizer",
+                "Are the optimizer and its schedule set as networks need them?",
+                "A slipped digit does not raise an error; it only stops learning.",
+                ("unusual-optimizer", "schedule-reaches-zero"),
+            ),
+            Step(
+                "learning-rate",
+                "Is the learning rate right?",
+                "It is the one number that matters most.",
+                ("learning-rate-too-high", "learning-rate-too-low"),
+            ),
+            Step(
                 "memorise",
                 "Can it learn one small batch by heart?",
                 "A model that cannot has a bug; more data and more time will not help.",

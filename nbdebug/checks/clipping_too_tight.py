@@ -1,0 +1,46 @@
+"""Clipping that leaves nothing of the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Loop
+from nbdebug.exhibit import Bars
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["clipping_too_tight"]
+
+
+@check(explains=("batch-not-memorised",))
+def clipping_too_tight(loop: Loop, *, kept: float = 1e-3) -> Iterator[Finding]:  # clipping at 1.0 keeps more than 1 %
+    """Gradient clipping cuts nearly all of every gradient away.
+
+    nbdebug compares the gradient after backward with what the optimizer is given, in your own training step.
+
+    Why it matters: clipping is meant for rare large gradients. When it cuts every one to almost nothing, an optimizer
+    without normalisation of its own hardly moves.
+
+    What to try: print the gradient norm that clip_grad_norm_ returns, and clip at a few times its usual value.
+    """
+    pairs = [(c.raw_norm, c.used_norm) for c in loop.calls if c.steps and c.raw_norm > 0 and c.used_norm > 0]
+    if not pairs:
+        raise NotApplicable("no optimizer step with a gradient was seen")
+    shares = sorted(used / raw for raw, used in pairs)
+    if shares[-1] < kept:  # every single one is cut
+        raw, used = pairs[-1]
+        yield Finding(
+            f"Every gradient is cut to at most {shares[-1]:.1e} of its norm before the step (the last from {raw:.3g} "
+            f"to {used:.3g}).",
+            where="train_step",
+            severity="suspect",
+            evidence={"share kept": shares[-1], "threshold": kept, "source": "37 reasons, 35", "steps": len(pairs)},
+            remedies=(
+                Remedy(
+                    "Clip at the size that gradients usually have.",
+                    f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={raw:.1g})",
+                ),
+            ),
+            exhibit=Bars(("after backward", "used by the step"), (raw, used), title="Gradient norm", log=True),
+        )

@@ -1,0 +1,50 @@
+"""A learning rate at which training fails, though it works at a lower one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.evidence import RateTrials
+from nbdebug.exhibit import Lines
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["learning_rate_too_high"]
+
+
+@check(explains=("batch-not-memorised",))
+def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
+    """The learning rate is too high: training fails with it and works with a lower one.
+
+    nbdebug trains copies on the same small batch at the learning rate in use and, where that fails, at lower ones.
+
+    Why it matters: each step jumps over the valley it should walk into, so the loss rises, oscillates or becomes NaN.
+
+    What to try: take the learning rate that worked here, and let a schedule with a warm-up raise it if need be.
+    """
+    own = trials.own
+    lower = [curve for curve in trials.trials if curve.learning_rate < trials.rate and curve.learned]
+    if own.learned or own.outcome == "plateaus" or not lower:
+        return
+    works = max(lower, key=lambda curve: curve.learning_rate)
+    yield Finding(
+        f"At the learning rate {trials.rate:g} the loss on one batch "
+        f"{own.outcome.replace('not-finite', 'becomes NaN')} (from {own.first:.3g} to {own.last:.3g}); at {works.learning_rate:g} it falls to {works.last:.3g}.",
+        where="optimizer",
+        severity="suspect" if trials.assumed else "bug",
+        evidence={
+            "learning rate": trials.rate,
+            "works": works.learning_rate,
+            "threshold": "the outcome of training, compared within this run",
+            "source": "37 reasons, 36; Full Stack Deep Learning, lecture 7",
+        },
+        remedies=(
+            Remedy(
+                f"Lower the learning rate to {works.learning_rate:g}.",
+                f'for group in optimizer.param_groups:\n    group["lr"] = {works.learning_rate:g}',
+            ),
+        ),
+        exhibit=Lines.of_losses(
+            ((f"{c.learning_rate:g}", c.losses) for c in trials.trials), "Loss on one batch by learning rate"
+        ),
+    )

@@ -1,0 +1,72 @@
+"""A schedule that ends the training before it has begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.evidence import Schedule
+from nbdebug.exhibit import Lines
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["schedule_reaches_zero"]
+
+
+@check(explains=("batch-not-memorised", "learning-rate-too-low"))
+def schedule_reaches_zero(
+    schedule: Schedule,
+    *,
+    nothing: float = 1e-4,  # of the highest rate: cosine and linear schedules end near 0, but at their end
+    within: int = 50,  # steps of the scheduler: fewer than any real training takes
+) -> Iterator[Finding]:
+    """The scheduler takes the learning rate to nothing after a few steps.
+
+    nbdebug steps a copy of the scheduler and notes the rates. It cannot know whether you step it once a batch or once
+    an epoch, so only what is too early for both is reported as a suspicion.
+
+    Why it matters: once the rate is at zero nothing is learned any more, whatever the loss says. The usual slip is a
+    schedule made for epochs that is stepped once a batch.
+
+    What to try: step the scheduler as often as it was made for, or give it the number of all batches as T_max or
+    total_steps.
+    """
+    highest = max(schedule.rates)
+    if highest <= 0:
+        yield _finding(schedule, 0, "is zero from the beginning", "bug")
+        return
+    low = next(
+        (i for i, rate in enumerate(schedule.rates) if i and rate < nothing * highest and _stays(schedule, i, nothing)),
+        None,
+    )
+    if low is None or low > within:
+        return
+    yield _finding(schedule, low, f"falls to {schedule.rates[low]:.2g} after {low} steps and stays there", "suspect")
+
+
+def _stays(schedule: Schedule, index: int, nothing: float) -> bool:
+    return max(schedule.rates[index:]) < nothing * max(schedule.rates) and len(schedule.rates) - index > 20
+
+
+def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding:
+    return Finding(
+        f"The learning rate of {schedule.name} {what}.",
+        where="scheduler",
+        severity=severity,  # type: ignore[arg-type]
+        evidence={
+            "step": step,
+            "first rate": schedule.rates[0],
+            "steps looked at": len(schedule.rates),
+            "source": "37 reasons, 36",
+        },
+        remedies=(
+            Remedy(
+                "Make the schedule as long as the training.",
+                "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs * len(loader))",
+            ),
+        ),
+        exhibit=Lines(
+            (("learning rate", tuple(map(float, range(len(schedule.rates[:200])))), schedule.rates[:200]),),
+            title="Learning rate over the scheduler's steps",
+            y_label="learning rate",
+        ),
+    )

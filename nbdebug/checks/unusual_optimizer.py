@@ -1,0 +1,53 @@
+"""Settings of the optimizer outside what works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import OptimizerFacts
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["unusual_optimizer"]
+
+# name in the group -> lowest and highest value with which networks are known to train, and the usual one
+USUAL = {
+    "betas[0]": (0.0, 0.99, 0.9),  # 0 and 0.5 are used for adversarial training
+    "betas[1]": (0.8, 0.99999, 0.999),
+    "eps": (0.0, 0.1, 1e-8),  # 0.1 and 1.0 were used for Inception with RMSprop
+    "momentum": (0.0, 0.999, 0.9),
+    "alpha": (0.8, 0.9999, 0.99),
+    "dampening": (0.0, 0.99, 0.0),
+}
+
+
+@check(explains=("batch-not-memorised",))
+def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
+    """A setting of the optimizer lies outside the range with which networks are known to train.
+
+    nbdebug reads betas, eps, momentum, alpha and dampening of every parameter group.
+
+    Why it matters: a slipped digit (0.09 for 0.9, 1e8 for 1e-8) does not raise an error; it only stops learning.
+
+    What to try: leave everything but the learning rate at its default until the model learns.
+    """
+    if optimizer.assumed:
+        raise NotApplicable("no optimizer was given")
+    for index, group in enumerate(optimizer.groups):
+        for name, (low, high, usual) in USUAL.items():
+            value = group.get(name)
+            if value is None or low <= value <= high:
+                continue
+            yield Finding(
+                f"{optimizer.name} has {name} = {value:g}; networks are trained with {low:g} to {high:g}, usually {usual:g}.",
+                where=f"optimizer.param_groups[{index}]",
+                severity="suspect",
+                evidence={name: value, "threshold": f"{low:g} to {high:g}", "source": "published training recipes"},
+                remedies=(
+                    Remedy(
+                        "Take the usual value.",
+                        f'optimizer.param_groups[{index}]["{name.split("[")[0]}"] = …  # {usual:g}',
+                    ),
+                ),
+            )

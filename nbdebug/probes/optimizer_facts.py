@@ -1,0 +1,28 @@
+"""Read the optimizer's settings."""
+
+from __future__ import annotations
+
+from nbdebug.evidence import OptimizerFacts
+from nbdebug.registry import probe
+from nbdebug.twin import Twin
+
+__all__ = ["optimizer_facts"]
+
+
+@probe
+def optimizer_facts(twin: Twin) -> OptimizerFacts:
+    """Read learning rate, momentum, betas, eps and decay of every group."""
+    name = "Adam" if twin.owns_optimizer else type(twin.optimizer).__name__
+    return OptimizerFacts(name, tuple(_numbers(group) for group in twin.optimizer.param_groups), twin.owns_optimizer)
+
+
+def _numbers(group: dict[str, object]) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for key, value in group.items():
+        if key == "params":
+            continue
+        if isinstance(value, tuple):
+            numbers.update({f"{key}[{i}]": float(item) for i, item in enumerate(value)})
+        elif hasattr(value, "__float__") and not isinstance(value, bool):
+            numbers[key] = float(value)  # type: ignore[arg-type]
+    return numbers

@@ -1,0 +1,150 @@
+"""Call the user's own training step on a twin and note what it does."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from typing import Any
+
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Loop, LoopStep, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.twin import Twin
+from nbdebug.twin.taps import tensors_in
+
+__all__ = ["own_loop"]
+
+CALLS = 6
+CALLS_AT_MOST = 40  # gradient accumulation may take a step only every so many calls
+
+
+@probe
+def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
+    """Call the training step again and again and see what becomes of gradients, weights and memory."""
+    require_run(trial)
+    if twin.train_step is None:
+        raise NotApplicable("no train_step was given, so the loop cannot be looked at")
+    twin.ready_to_train()
+    notes, batches = _Notes(twin), twin.batches(CALLS)
+    calls: list[LoopStep] = []
+    outside = [p.detach().clone() for p in notes.others]
+    try:
+        while len(calls) < CALLS or (notes.steps_taken < 3 and len(calls) < CALLS_AT_MOST):
+            control.progress(len(calls) / CALLS_AT_MOST, "calling your training step")
+            calls.append(notes.call(batches[len(calls) % len(batches)]))
+    finally:
+        notes.detach()
+    changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
+    return Loop(tuple(calls), max(changed, default=0.0), notes.graphs_alive())
+
+
+class _Token:
+    """Something to hang on a node of the graph; it lives exactly as long as the node does."""
+
+
+class _Notes:
+    """Hooks on the twin that write down what one call of the step does."""
+
+    def __init__(self, twin: Twin) -> None:
+        self.twin, self.steps_taken = twin, 0
+        self.held = [p for group in twin.optimizer.param_groups for p in group["params"]]
+        known = {id(p) for p in self.held}
+        self.others = [p for p in twin.model.parameters() if id(p) not in known]
+        self.before = [p.detach().clone() for p in self.held]
+        self._tokens: list[weakref.ref[_Token]] = []
+        self._stepped_since_backward = False
+        self._clear()
+        self._handles: list[Any] = [
+            twin.model.register_forward_hook(self._after_forward),
+            twin.optimizer.register_step_pre_hook(self._before_step),
+            *(p.register_post_accumulate_grad_hook(self._accumulated) for p in self.held if p.requires_grad),
+        ]
+
+    def detach(self) -> None:
+        """Take the hooks off again."""
+        for handle in self._handles:
+            handle.remove()
+
+    def call(self, batch: Batch) -> LoopStep:
+        """Call the step once and give what was noted."""
+        self._clear()
+        loss = self.twin.user_step(batch.clone())
+        now = [p.detach().clone() for p in self.held]
+        change = math.sqrt(sum(float((a - b).abs().square().sum()) for a, b in zip(now, self.before, strict=True)))
+        self.before = now
+        return LoopStep(
+            loss=_number(loss),
+            forwards=self.forwards,
+            backwards=self.backwards,
+            steps=self.steps,
+            leftover=self.leftover,
+            raw_norm=math.sqrt(sum(norm**2 for norm in self._raw.values())),
+            used_norm=self.used_norm,
+            change=change,
+            step_without_gradient=self.idle_step,
+            training_mode=self.training,
+            keeps_graph=isinstance(loss, torch.Tensor) and loss.requires_grad,
+        )
+
+    def graphs_alive(self) -> int:
+        """Count the graphs of earlier calls that something still holds."""
+        gc.collect()
+        return sum(token() is not None for token in self._tokens)
+
+    def _clear(self) -> None:
+        self.forwards = self.backwards = self.steps = 0
+        self.leftover = self.used_norm = 0.0
+        self.idle_step, self.training = False, True
+        self._raw: dict[int, float] = {}
+
+    def _after_forward(self, module: Any, args: Any, output: Any) -> None:
+        self.forwards += 1
+        self.training = self.training and bool(module.training)
+        tensor = next((t for t in tensors_in(output) if t.requires_grad), None)
+        if tensor is not None:
+            tensor.register_hook(self._backward_begins)
+            if tensor.grad_fn is not None:
+                token = _Token()
+                tensor.grad_fn.metadata["nbdebug"] = token
+                self._tokens.append(weakref.ref(token))
+
+    def _backward_begins(self, gradient: torch.Tensor) -> None:
+        self.backwards += 1
+        if self._stepped_since_backward:  # gradients that an optimizer step has used should be gone by now
+            self.leftover = max(self.leftover, self._gradient_norm())
+        self._stepped_since_backward = False
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        self._raw[id(parameter)] = _norm(parameter.grad)
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.steps += 1
+        self.steps_taken += 1
+        self.used_norm = self._gradient_norm()
+        self.idle_step = self.idle_step or self.used_norm == 0.0
+        self._stepped_since_backward = True
+
+    def _gradient_norm(self) -> float:
+        return math.sqrt(sum(_norm(p.grad) ** 2 for p in self.held))
+
+
+def _norm(gradient: torch.Tensor | None) -> float:
+    if gradient is None:
+        return 0.0
+    return float((gradient.coalesce().values() if gradient.is_sparse else gradient).detach().norm())
+
+
+def _number(value: Any) -> float:
+    """Give the loss as a number; a step may also return nothing, or more than one thing."""
+    if isinstance(value, torch.Tensor):
+        return float(value.detach()) if value.numel() == 1 else math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,0 +1,131 @@
+"""Train a twin for a few steps and judge the curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from nbdebug.evidence.learning import Curve, Fit
+from nbdebug.subject import Batch
+from nbdebug.twin import Twin
+from nbdebug.twin.task import class_dim, task_of
+
+__all__ = ["fit_of", "judge", "learning_rate", "scale_learning_rate", "train_on"]
+
+EXPLODED = 100.0  # times the first loss: no healthy step does that
+STEADY = 8  # the last so many losses decide that a batch is learned
+
+
+def train_on(twin: Twin, batch: Batch, steps: int, tell: Callable[[float], None]) -> Curve:
+    """Train on one batch until the steps are over or the answer is clear, in the way of the books."""
+    twin.ready_to_train()
+    losses: list[float] = []
+    for step in range(steps):
+        tell(step / steps)
+        losses.append(twin.plain_step(batch))
+        if _is_clear(losses):
+            break
+    return Curve(tuple(losses), judge(losses, fit := fit_of(twin, batch)), learning_rate(twin), fit)
+
+
+def learning_rate(twin: Twin) -> float:
+    """Give the learning rate of the first group."""
+    return float(twin.optimizer.param_groups[0].get("lr", 0.0))
+
+
+def scale_learning_rate(twin: Twin, factor: float) -> None:
+    """Multiply the learning rate of every group."""
+    for group in twin.optimizer.param_groups:
+        group["lr"] = group["lr"] * factor
+
+
+def _is_clear(losses: list[float]) -> bool:
+    if not math.isfinite(losses[-1]):
+        return True
+    if len(losses) > STEADY and min(losses[-3:]) > EXPLODED * max(abs(losses[0]), 1e-3):
+        return True
+    return len(losses) > STEADY and losses[0] > 0 and 0 <= max(losses[-STEADY:]) < 0.01 * losses[0]
+
+
+def judge(losses: list[float], fit: Fit | None) -> str:
+    """Say how a training went: by where it ended against where it began, the quality reached, and the way there."""
+    if not all(math.isfinite(loss) for loss in losses):
+        return "not-finite"
+    first, tenth = losses[0], max(1, len(losses) // 10)
+    last = _median(losses[-tenth:])
+    if last > first + (EXPLODED - 1) * max(abs(first), 1e-3):
+        return "explodes"
+    if fit is not None and fit.is_perfect or 0 <= last < 0.1 * first:  # torchtest2: to 10 % of the start
+        return "memorised"
+    tail = losses[len(losses) // 2 :]
+    wobble = _median([abs(b - a) for a, b in zip(tail, tail[1:], strict=False)] or [0.0])
+    if last > first + max(0.05 * abs(first), 3 * wobble):  # TheDeepChecker: 5 % is a change
+        return "rises"
+    if wobble > 0.2 * max(abs(first), 1e-6) and not (fit is not None and fit.above_chance > 0.5):
+        return "oscillates"
+    dropped = first - last
+    if dropped < max(0.05 * abs(first), 2 * wobble):
+        return "plateaus"
+    recent = _median(losses[len(losses) // 2 : len(losses) // 2 + tenth]) - last
+    settled = recent < 0.02 * dropped
+    return "plateaus" if settled and fit is not None and fit.above_chance < 0.5 else "falling"
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+@torch.no_grad()
+def fit_of(twin: Twin, batch: Batch) -> Fit | None:
+    """Measure how well the twin answers this batch; the better of its two modes counts, for dropout's sake."""
+    fits = []
+    for training in (True, False):
+        with twin.mode(training):
+            outcome = twin.run(batch)
+        fit = _fit(outcome.output, outcome.predicted, batch)
+        if fit is not None:
+            fits.append(fit)
+    return max(fits, key=lambda fit: fit.value, default=None)
+
+
+def _fit(output: object, predicted: torch.Tensor | None, batch: Batch) -> Fit | None:
+    target = batch.target
+    if predicted is None or not isinstance(target, torch.Tensor) or not bool(torch.isfinite(predicted).all()):
+        return None
+    task = task_of(output, batch)
+    if task.kind == "classification":
+        return _accuracy(predicted, target)
+    if task.kind in ("binary", "multilabel"):
+        edge = 0.5 if task.scale == "probabilities" else 0.0
+        right = (predicted.reshape(target.shape) > edge) == (target > 0.5)
+        share = (target > 0.5).double().mean()
+        return Fit("accuracy", float(right.double().mean()), float(max(share, 1 - share)))
+    if task.kind in ("regression", "reconstruction") and predicted.numel() == target.numel() and predicted.shape[0] > 1:
+        return _explained(predicted, target)
+    return None
+
+
+def _accuracy(predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+    dim = class_dim(predicted, target)
+    if dim is None:
+        return None
+    if target.shape == predicted.shape:
+        target = target.argmax(dim)
+    counted = target >= 0  # negative ids are ignored by custom
+    if not bool(counted.any()):
+        return None
+    right = (predicted.argmax(dim) == target)[counted]
+    commonest = target[counted].long().flatten().bincount().max()
+    return Fit("accuracy", float(right.double().mean()), float(commonest / right.numel()))
+
+
+def _explained(predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+    wanted = target.double() if not target.is_complex() else torch.view_as_real(target).double()
+    got = predicted.double() if not predicted.is_complex() else torch.view_as_real(predicted).double()
+    wanted, got = wanted.reshape(len(wanted), -1), got.reshape(len(wanted), -1)
+    spread = float((wanted - wanted.mean(0)).square().sum())
+    if spread <= 0:
+        return None
+    return Fit("explained variance", 1 - float((wanted - got).square().sum()) / spread, 0.0)

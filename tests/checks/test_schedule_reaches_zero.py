@@ -1,0 +1,57 @@
+"""Schedules that end at once, and schedules that are as long as a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+import nbdebug
+from tests import loops
+from tests.clinic import patient
+
+
+def scheduled(make: Any) -> dict[str, Any]:
+    """Give the healthy set-up with a scheduler."""
+    made = loops.setup(None, 0.1, torch.optim.SGD)
+    return {**made, "scheduler": make(made["optimizer"])}
+
+
+@patient("schedule-reaches-zero", where="scheduler")
+def exponential_with_a_slip() -> dict[str, Any]:
+    """The factor was meant to be 0.9."""
+    return scheduled(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.09))
+
+
+@patient("schedule-reaches-zero", where="scheduler")
+def lambda_that_is_zero() -> dict[str, Any]:
+    """An integer division gives zero at once."""
+    return scheduled(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: 1 // (step + 1)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, T_max=500),
+        lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, T_max=10),
+        lambda optimizer: lr_scheduler.StepLR(optimizer, step_size=30, gamma=0.1),
+        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=200),
+        lambda optimizer: lr_scheduler.LinearLR(optimizer, start_factor=0.01, total_iters=100),
+        lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.9),
+        lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=10),
+    ],
+)
+def test_usual_schedules_are_clean(make: Any) -> None:
+    """A schedule that ends near zero at its end is what schedules are for."""
+    report = nbdebug.diagnose(**scheduled(make), checks=["schedule-reaches-zero"], progress=False)
+    assert report.results[0].status == "clean", report.findings
+
+
+def test_plateau_scheduler_is_skipped() -> None:
+    """A scheduler that follows a metric cannot be run ahead."""
+    report = nbdebug.diagnose(
+        **scheduled(lr_scheduler.ReduceLROnPlateau), checks=["schedule-reaches-zero"], progress=False
+    )
+    assert report.results[0].status == "skipped"
