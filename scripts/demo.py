@@ -43,6 +43,7 @@ def run(notebook: nbformat.NotebookNode) -> bool:
         notebook,
         timeout=600,
         kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],  # the kernel's own warnings are not what the demo is about
         resources={"metadata": {"path": str(OUTPUT)}},
         on_cell_executed=lambda cell, cell_index, execute_reply: show(cell),
     )

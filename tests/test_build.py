@@ -1,0 +1,95 @@
+"""The package is built with its front end where Node is at hand, and without it where it is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("nbdebug", "js", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
+STATIC = "nbdebug/widgets/static"
+BUNDLE = {f"{STATIC}/stage_tree.js", f"{STATIC}/stage_tree.css"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of what a wheel is built from, as a fresh clone has it: without anything built."""
+    leave = shutil.ignore_patterns("node_modules", "static", "__pycache__")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, tmp_path / part, ignore=leave)
+        else:
+            shutil.copy(ROOT / part, tmp_path / part)
+    return tmp_path
+
+
+def wheel(tree: Path, path: str, **more: str) -> tuple[set[str], str]:
+    """Build a wheel with this PATH; return the names of its files and what was printed."""
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "out", "."]
+    done = subprocess.run(command, cwd=tree, env=os.environ | {"PATH": path} | more, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = (tree / "out").glob("*.whl")
+    return set(zipfile.ZipFile(made).namelist()), done.stdout + done.stderr
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def fake_node(folder: Path, script: str) -> str:
+    """Return a PATH on which npm is this script."""
+    program(folder, "node", "exit 0")
+    program(folder, "npm", script)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_without_node_the_wheel_is_built_and_says_what_is_missing(tree: Path) -> None:
+    names, said = wheel(tree, path=str(tree / "nowhere"))
+    assert not names & BUNDLE
+    assert "nbdebug/widgets/stage_tree.py" in names
+    assert "Node.js (20 or newer, with npm) was not found" in said
+    assert "fall back to plain ipywidgets" in said
+
+
+def test_when_npm_fails_the_wheel_is_built_all_the_same(tree: Path) -> None:
+    names, said = wheel(tree, fake_node(tree / "bin", "echo the registry is out of reach; exit 7"))
+    assert not names & BUNDLE
+    assert "the registry is out of reach" in said
+    assert "`npm ci --no-audit --no-fund` failed with exit code 7" in said
+
+
+def test_what_npm_builds_is_in_the_wheel(tree: Path) -> None:
+    build = f"mkdir -p ../{STATIC} && touch ../{STATIC}/stage_tree.js ../{STATIC}/stage_tree.css"
+    names, said = wheel(tree, fake_node(tree / "bin", f'[ "$1" = ci ] || {{ {build}; }}'))
+    assert names >= BUNDLE
+    assert "fall back" not in said
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["fresh", "stale"])
+def test_npm_runs_only_for_a_bundle_older_than_its_sources(tree: Path, older: bool) -> None:
+    (tree / STATIC).mkdir()
+    for name in BUNDLE:
+        (tree / name).touch()
+        os.utime(tree / name, (0, 0) if older else None)
+    names, said = wheel(tree, fake_node(tree / "bin", "exit 7"))
+    assert names >= BUNDLE
+    assert ("failed with exit code 7" in said) is older
+
+
+def test_a_variable_skips_the_front_end(tree: Path) -> None:
+    names, said = wheel(tree, fake_node(tree / "bin", "exit 7"), NBDEBUG_SKIP_JS="1")
+    assert not names & BUNDLE
+    assert "NBDEBUG_SKIP_JS is set" in said
+    assert "exit code 7" not in said
+
+
+def test_the_lock_file_names_no_download_address() -> None:
+    assert '"resolved"' not in (ROOT / "js/package-lock.json").read_text("utf-8")

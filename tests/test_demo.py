@@ -1,0 +1,23 @@
+"""The demo diagnoses the quickstart's model in a real kernel and leaves the notebook as it is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOK = ROOT / "example_notebooks" / "quickstart.ipynb"
+
+
+@pytest.mark.kernel
+def test_the_demo_finds_the_softmax_and_writes_both_reports() -> None:
+    before = NOTEBOOK.read_bytes()
+    done = subprocess.run([sys.executable, "scripts/demo.py"], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "softmax-before-cross-entropy" in done.stdout
+    assert "make lab" in done.stdout
+    for name in ("report.html", "report.ipynb"):
+        assert f"demo_output/{name}" in done.stdout
+        assert (ROOT / "demo_output" / name).stat().st_size > 1000
+    assert NOTEBOOK.read_bytes() == before
