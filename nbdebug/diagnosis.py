@@ -39,12 +39,15 @@ def diagnose(
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
+    sweep_samples: int = 4096,
+    sweep_seconds: float = 10.0,
     progress: bool = True,
 ) -> Report:
     """Walk the whole decision tree on a copy of the model and report what is wrong, the likeliest cause first.
 
     Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
-    changed. Ctrl-C ends the run with the report of what was found so far.
+    changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
+    `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`.
     """
     subject = Subject(
         model,
@@ -57,6 +60,8 @@ def diagnose(
         compute_loss=compute_loss,
         scheduler=scheduler,
         class_names=class_names,
+        sweep_samples=sweep_samples,
+        sweep_seconds=sweep_seconds,
     )
     session = Session(subject, control=Control(time_limit=time_limit), thresholds=thresholds, seed=seed)
     left_out = {session.registry.find(check).id for check in skip}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import nn
 
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.subject.batch import Batch
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.loss import LossChoice
@@ -34,6 +35,8 @@ class Subject:
         compute_loss: Callable[..., Any] | None = None,
         scheduler: Any = None,
         class_names: Sequence[str] | None = None,
+        sweep_samples: int = 4096,
+        sweep_seconds: float = 10.0,
     ) -> None:
         checked_subject(
             model, loss_fn, optimizer, train_step=train_step, compute_loss=compute_loss, class_names=class_names
@@ -44,6 +47,7 @@ class Subject:
         self.feed = Feed(loader, "loader")
         self.val_feed = Feed(val_loader, "val_loader") if val_loader is not None else None
         self.test_feed = Feed(test_loader, "test_loader") if test_loader is not None else None
+        self.sweep_samples, self.sweep_seconds = sweep_samples, sweep_seconds  # the most that a look at the data reads
         self.assumed_loss: LossChoice | None = None
         self._reading: Reading | None = None
         self._drawn: list[Batch] = []
@@ -71,10 +75,23 @@ class Subject:
         if feed is not None and feed is not self.feed:
             return [self.wrap(raw) for raw in feed.take(count)]
         if len(self._drawn) < count:
-            self._drawn = [self.wrap(raw) for raw in self.feed.take(count)]
+            self._drawn = self._first(count)
         if not self._drawn:
-            raise NotApplicable("the loader gives no batch")
+            raise NotApplicable("the loader gives no batch; see empty-loader")
         return self._drawn[:count]
+
+    def _first(self, count: int) -> list[Batch]:
+        """Draw the first batches; what the user's data set raises is said once, by its own check."""
+        drawn: list[Batch] = []
+        try:
+            for raw in islice(self.feed, count):
+                drawn.append(self.wrap(raw))
+        except NbdebugError:
+            raise
+        except Exception as error:
+            if not drawn:
+                raise NotApplicable(f"the loader fails ({type(error).__name__}: {error}); see sample-fails") from error
+        return drawn
 
     def wrap(self, raw: Any) -> Batch:
         """Give a batch that shares no memory with the user's."""
