@@ -24,6 +24,7 @@ class Control:
     def __init__(self, *, time_limit: float | None = None, on_progress: Listener | None = None) -> None:
         self.cancel = threading.Event()
         self.interrupted = threading.Event()
+        self.insisted = threading.Event()  # a second Ctrl-C, before the first was obeyed
         self.on_progress = on_progress
         self._deadlines: list[float] = []
         self._end = time.monotonic() + time_limit if time_limit is not None else float("inf")
@@ -36,6 +37,11 @@ class Control:
             raise Cancelled("cancelled by the user")
         if self.seconds_left < 0:
             raise OutOfTime("the time limit was reached")
+
+    def reset(self) -> None:
+        """Forget a cancel or an interrupt that has been obeyed, so that the next run can begin."""
+        for event in (self.interrupted, self.insisted, self.cancel):
+            event.clear()
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "plainly"]
 
 UNCHANGED = "Nothing of yours was changed."
 
 
 class NbdebugError(Exception):
     """Base of every error that nbdebug raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Show the message alone in a notebook: it says all, and the lines inside nbdebug help nobody."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class BadInput(NbdebugError, ValueError):
@@ -41,3 +48,12 @@ class OutOfTime(NbdebugError):
 
 class Cancelled(NbdebugError):
     """Somebody asked the running experiment to stop."""
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Let an error that is meant for the user leave without the lines of nbdebug that it passed through."""
+    try:
+        yield
+    except (BadInput, TwinRefused) as error:
+        raise error.with_traceback(None) from None

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdebug.control import Control
-from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
+from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime, TwinRefused
 from nbdebug.finding import Finding, Result, Status
 from nbdebug.journal import Event, Journal
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.subject import Subject
-from nbdebug.twin import Twin, guarded, make_twin
+from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
+from nbdebug.twin.witness import Witness
 
 __all__ = ["Session"]
 
@@ -66,17 +67,27 @@ class Session:
         self.thresholds.setdefault(spec.id, {}).update(values)
 
     def run(self, checks: Iterable[str]) -> list[Result]:
-        """Run these checks in order; an interrupt or a cancel ends the run and says so for those left."""
-        specs = [self.registry.find(check) for check in checks]
-        for index, spec in enumerate(specs):
-            try:
-                self.run_check(spec.id)
-            except (KeyboardInterrupt, Cancelled, OutOfTime) as stop:
-                reason = _why_stopped(stop)
-                for left in specs[index:]:
-                    self.journal.write(Result(left.id, "skipped", reason=reason))
-                self.journal.note(f"The run was stopped: {reason}.")
-                break
+        """Run these checks in order; an interrupt or a cancel ends the run and says so for those left.
+
+        A second Ctrl-C is raised, after everything was put back. What the user has to mend first (`BadInput`,
+        `TwinRefused`) ends the run as an error of its own.
+        """
+        left = [self.registry.find(check).id for check in checks]
+        try:
+            with interrupts_held(self.control):
+                while left:
+                    self.control.poll()
+                    self.run_check(left[0])
+                    left.pop(0)
+        except (KeyboardInterrupt, Cancelled, OutOfTime) as stop:
+            reason = _why_stopped(stop)
+            for check in left:
+                self.journal.write(Result(check, "skipped", reason=reason))
+            self.journal.note(f"The run was stopped: {reason}.")
+            if self.control.insisted.is_set():
+                raise
+        finally:
+            self.control.reset()
         return self.journal.results
 
     def run_check(self, check: str) -> Result:
@@ -147,12 +158,13 @@ class Session:
                 return needs[name]
         self._running = spec.name
         self.journal.tell(Event("probe-started", spec.name, text=spec.title))
-        started = time.perf_counter()
+        started, live = time.perf_counter(), self.subject.live_parts()
+        witness = Witness(*live)
         try:
-            return guarded(lambda: self._run_probe(spec, needs), self.subject, self.control, seed=self.seed)
+            return guarded(lambda: self._run_probe(spec, needs), live, self.control, seed=self.seed, witness=witness)
         except NotApplicable as why:
             return _Missing("skipped", str(why))
-        except Cancelled:
+        except (Cancelled, BadInput, TwinRefused):
             raise
         except OutOfTime:
             if self.control.is_over:
@@ -161,9 +173,19 @@ class Session:
         except Exception as error:
             return _Missing("crashed", f"the probe {spec.name} failed: {_describe(error)}")
         finally:
+            self._tell_touched(spec, witness)
             seconds = time.perf_counter() - started
             self.timings[spec.name] = self.timings.get(spec.name, 0.0) + seconds
             self.journal.tell(Event("probe-finished", spec.name, 1.0, text=spec.title))
+
+    def _tell_touched(self, spec: ProbeSpec, witness: Witness) -> None:
+        """Say loudly that something of the user's is not as it was, because experiments must never do that."""
+        touched = witness.touched()
+        if touched:
+            self.journal.note(
+                f"ATTENTION: something of yours was changed while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
+                "Code of yours reached it by a way that could not be cut (or ran at the same time in another thread)."
+            )
 
     def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
         for name, need in spec.needs.items():

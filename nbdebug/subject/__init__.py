@@ -123,4 +123,5 @@ class Subject:
     def live_parts(self) -> tuple[Any, ...]:
         """The user's own objects, whose generators and counters have to stay as they are."""
         loaders = [feed.loader for feed in self.feeds]
-        return (self.model, self.optimizer, self.scheduler, self.loss_fn, *loaders)
+        functions = (self.loss_fn, self.train_step, self.compute_loss)
+        return (self.model, self.optimizer, self.scheduler, *functions, *loaders)

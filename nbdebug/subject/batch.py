@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -99,8 +100,8 @@ class Batch:
         return self._map(lambda _, t: t.to(device))
 
     def clone(self) -> Batch:
-        """Give a batch whose tensors share nothing with the loader's."""
-        return self._map(lambda _, t: t.detach().clone().requires_grad_(t.requires_grad))
+        """Give a batch that shares nothing with the loader's, neither tensors nor arrays."""
+        return replace(self, raw=map_leaves(lambda _, leaf: _own(leaf), self.raw))
 
     def _tensors(self) -> list[tuple[Path, torch.Tensor]]:
         return [(path, leaf) for path, leaf in leaves(self.raw) if isinstance(leaf, torch.Tensor)]
@@ -116,3 +117,12 @@ class Batch:
         return replace(
             self, raw=map_leaves(lambda p, leaf: change(p, leaf) if isinstance(leaf, torch.Tensor) else leaf, self.raw)
         )
+
+
+def _own(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+    try:
+        return copy.deepcopy(leaf)
+    except Exception:  # what cannot be copied can hardly be changed by a model either
+        return leaf

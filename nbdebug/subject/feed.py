@@ -6,22 +6,18 @@ are copies; so neither a live iterator with persistent workers nor a generator o
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
 from nbdebug.errors import BadInput
-from nbdebug.subject.holdings import copy_generator, generators_in, holdings_of
 from nbdebug.subject.nest import leaves
+from nbdebug.subject.replica import copied_loader, copied_source, drawn_anew
 
 __all__ = ["Feed"]
-
-COPY_AT_MOST_BYTES = 256_000_000  # a larger data set is read where it is, and the report says so
-COPY_AT_MOST_OBJECTS = 50_000  # deepcopy takes about 5 microseconds for each
 
 
 class Feed:
@@ -55,60 +51,73 @@ class Feed:
         """The data set that samples are read from by index, or None where there is none."""
         if not isinstance(self.loader, DataLoader) or isinstance(self.loader.dataset, IterableDataset):
             return None
-        dataset = self._replicate().dataset
+        dataset = self._kept.dataset
         return dataset if hasattr(dataset, "__getitem__") else None
 
     @property
     def total(self) -> int | None:
         """The number of samples in the data set, where that can be known."""
         if isinstance(self.loader, DataLoader):
-            return _length(self.loader.dataset)
+            return _length(self._kept.dataset)
         return None
 
     @property
     def batch_count(self) -> int | None:
         """The number of batches in one pass, where that can be known."""
-        return _length(self.loader)
+        return _length(
+            self._kept if isinstance(self.loader, DataLoader) else self.loader
+        )  # len() may write to a loader
 
     def collate(self, samples: list[Any]) -> Any:
         """Put samples together as the loader does."""
-        replica = self._replicate()
-        if replica.batch_size is None and replica.batch_sampler is None:
+        replica = self._kept
+        if self.gives_whole_batches:
             return samples[0] if len(samples) == 1 else torch.utils.data.default_collate(samples)
         return replica.collate_fn(samples)
 
+    @property
+    def gives_whole_batches(self) -> bool:
+        """Whether the data set gives batches by itself, so that nothing is collated."""
+        loader = self.loader
+        return isinstance(loader, DataLoader) and loader.batch_size is None and loader.batch_sampler is None
+
+    @property
+    def within(self) -> list[int] | None:
+        """The indices that the loader can draw where a sampler chooses among them; None means all of them."""
+        if self.dataset is None:
+            return None
+        sampler = self._kept.sampler
+        chosen = getattr(self._kept.batch_sampler, "sampler", None) is not sampler and self._kept.batch_sampler
+        if type(sampler) in (RandomSampler, SequentialSampler) and not chosen:
+            return None
+        return sorted(set(self.order() or ()))
+
     def order(self, limit: int = 100_000) -> list[int] | None:
         """Give the indices that one pass draws, in order, without reading a sample."""
+        orders = self.orders(1, limit)
+        return orders[0] if orders is not None else None
+
+    def orders(self, passes: int, limit: int = 100_000) -> list[list[int]] | None:
+        """Give the indices that each of several passes after one another draws; generators move on in between."""
         if self.dataset is None:
             return None
         replica = self._replicate()
-        if replica.batch_sampler is not None:
-            return [int(i) for i in islice((i for batch in replica.batch_sampler for i in batch), limit)]
-        return [int(i) for i in islice(iter(replica.sampler), limit)]
+        return [list(islice(_flat(_index_batches(replica)), limit)) for _ in range(passes)]
+
+    def plan(self) -> Iterator[list[Any]] | None:
+        """Give the indices of each batch of one pass, in order, without reading a sample."""
+        return _index_batches(self._replicate()) if self.dataset is not None else None
+
+    @property
+    def _kept(self) -> Any:
+        """The one copy whose data set is read; its sampler is never moved on."""
+        if self._replica is None:
+            self._replica = copied_loader(self.loader, self.notes, self.name)
+        return self._replica
 
     def _replicate(self) -> Any:
-        """Copy the loader with what it draws from; the copy has no workers and shares no generator."""
-        if self._replica is None:
-            self._replica = self._first_replica()
-        return _with_parts(self._replica, self._drawing_parts(self._replica))
-
-    def _first_replica(self) -> Any:
-        loader = self.loader
-        dataset = _copied(loader.dataset, self.notes, self.name)
-        memo = {id(loader.dataset): dataset, **{id(g): copy_generator(g) for g in generators_in(loader)}}
-        return _with_parts(loader, self._drawing_parts(loader, memo) | {"dataset": dataset})
-
-    def _drawing_parts(self, loader: Any, memo: dict[int, Any] | None = None) -> dict[str, Any]:
-        """Copy sampler, batch sampler, generator and collate together, so that what they share stays shared."""
-        memo = memo if memo is not None else {id(loader.dataset): loader.dataset}
-        names = [n for n in ("sampler", "batch_sampler", "generator", "collate_fn") if n in loader.__dict__]
-        live = [loader.__dict__[name] for name in names]
-        memo |= {id(g): copy_generator(g) for g in generators_in(*live) if id(g) not in memo}
-        try:
-            return dict(zip(names, copy.deepcopy(live, memo), strict=True))
-        except Exception as error:
-            self.notes.append(f"The sampler of {self.name} cannot be copied ({error}); it is used where it is.")
-            return {}
+        """Copy the loader for one pass; the copy has no workers and shares no generator."""
+        return drawn_anew(self._kept)
 
     def _opener(self, loader: Any) -> Callable[[], Iterable[Any]]:
         """Find a way to read something that is not a DataLoader from its beginning, again and again."""
@@ -140,53 +149,26 @@ class Feed:
         raise _bad(self.name, f"it is a {type(loader).__name__}, which cannot be iterated", "pass a DataLoader")
 
     def _reiterable(self, loader: Any) -> Callable[[], Iterable[Any]]:
-        try:
-            replica = copy.deepcopy(loader)
-        except Exception:
-            replica = None
-        if replica is not None and not hasattr(loader, "__next__"):
-            return lambda: copy.deepcopy(replica)
         if hasattr(loader, "__next__"):
             raise _bad(
                 self.name,
                 f"it is a {type(loader).__name__}, which can be read only once",
                 f"pass a function that makes a new one ({self.name}=lambda: make_batches()) or a list of a few batches",
             )
-        self.notes.append(f"{self.name} ({type(loader).__name__}) cannot be copied; it is iterated anew where it is.")
-        return lambda: loader
+        return copied_source(loader, self.notes, self.name)
 
 
-def _copied(dataset: Any, notes: list[str], name: str) -> Any:
-    held = holdings_of(dataset)
-    if held.size > COPY_AT_MOST_BYTES or held.objects > COPY_AT_MOST_OBJECTS:
-        notes.append(f"The data set of {name} is too large to copy ({held}); its samples are read where they are.")
-        return dataset
-    try:
-        return copy.deepcopy(dataset, {id(g): copy_generator(g) for g in generators_in(dataset)})
-    except Exception as error:
-        if isinstance(dataset, IterableDataset) and _is_one_shot(dataset):
-            raise _bad(
-                name,
-                f"its data set can be read only once and cannot be copied ({error})",
-                f"pass a function that makes a new loader ({name}=lambda: make_loader()) or a list of a few batches",
-            ) from error
-        notes.append(f"The data set of {name} cannot be copied ({error}); its samples are read where they are.")
-        return dataset
+def _index_batches(loader: Any) -> Iterator[list[Any]]:
+    if loader.batch_sampler is not None:
+        yield from loader.batch_sampler
+    else:  # the data set gives whole batches, each for one index, which may itself be a list
+        yield from ([index] for index in loader.sampler)
 
 
-def _is_one_shot(dataset: Any) -> bool:
-    held = [value for value in vars(dataset).values() if hasattr(value, "__next__")]
-    return bool(held) or hasattr(dataset, "__next__")
-
-
-def _with_parts(loader: Any, parts: dict[str, Any]) -> Any:
-    """Give a shallow copy of a DataLoader with other parts; DataLoader itself forbids to set them."""
-    replica = copy.copy(loader)
-    alone = {"num_workers": 0, "persistent_workers": False, "_iterator": None, "pin_memory": False, "timeout": 0}
-    for name, value in (alone | {"prefetch_factor": None} | parts).items():
-        if name in replica.__dict__ or name in parts:
-            object.__setattr__(replica, name, value)
-    return replica
+def _flat(batches: Iterator[list[Any]]) -> Iterator[int]:
+    for batch in batches:
+        for index in batch:
+            yield from (int(i) for i in index) if isinstance(index, (list, tuple)) else (int(index),)
 
 
 def _called(factory: Callable[[], Any], name: str) -> Iterable[Any]:

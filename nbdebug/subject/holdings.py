@@ -1,19 +1,33 @@
-"""What an object holds: how many bytes, how many parts, and which random generators, found without running it."""
+"""What an object holds: how many bytes, how many parts, which random generators; found without running it."""
 
 from __future__ import annotations
 
 import copy
 import random
+import types
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+import torch.utils.data
 
-__all__ = ["Holdings", "copy_generator", "generators_in", "holdings_of", "human_bytes"]
+from nbdebug.subject.provenance import is_users_class, is_users_function, methods_of, names_used
+
+__all__ = [
+    "GENERATORS",
+    "Holdings",
+    "copy_generator",
+    "data_in",
+    "generators_in",
+    "heavy_parts",
+    "holdings_of",
+    "human_bytes",
+]
 
 _LOOK_INSIDE = 64  # items of a long container that are opened; the rest is counted by its length
 _DEPTH = 7
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 
 
 class Holdings:
@@ -42,7 +56,7 @@ def holdings_of(*roots: Any) -> Holdings:
     for part, weight in _walk(list(roots)):
         total.objects += weight
         if isinstance(part, torch.Tensor):
-            total.size += weight * part.numel() * part.element_size() if not part.is_meta else 0
+            total.size += weight * _bytes(part)
         elif isinstance(part, np.ndarray):
             total.size += weight * part.nbytes
             total.objects += part.size if part.dtype == object else 0
@@ -56,9 +70,29 @@ def holdings_of(*roots: Any) -> Holdings:
     return total
 
 
+def heavy_parts(*roots: Any, size: int = 1_000_000, length: int = 10_000) -> list[Any]:
+    """List the arrays and long containers that a copy had better share, because it would hold them all again."""
+
+    def is_heavy(part: Any) -> bool:
+        if isinstance(part, torch.Tensor):
+            return _bytes(part) > size
+        if isinstance(part, np.ndarray):
+            return part.nbytes > size or part.size > length
+        if callable(getattr(part, "memory_usage", None)):
+            return True
+        return isinstance(part, (list, tuple, dict, set, bytes)) and len(part) > length
+
+    return [part for part, _ in _walk(list(roots)) if is_heavy(part)]
+
+
 def generators_in(*roots: Any) -> list[Any]:
-    """List the random generators of torch, NumPy and Python that these objects hold."""
-    kinds = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+    """List the random generators of torch, NumPy and Python that these objects hold, or that their code names."""
+    return [part for part, _ in _walk(list(roots)) if isinstance(part, GENERATORS)]
+
+
+def data_in(*roots: Any) -> list[Any]:
+    """List the loaders and data sets that these objects hold."""
+    kinds = (torch.utils.data.DataLoader, torch.utils.data.Dataset)
     return [part for part, _ in _walk(list(roots)) if isinstance(part, kinds)]
 
 
@@ -94,14 +128,49 @@ def _inside(part: Any, weight: int) -> list[tuple[Any, int]]:
         )
     if isinstance(part, (list, tuple, set, frozenset)):
         return _sampled(part if isinstance(part, (list, tuple)) else list(part), len(part), weight)
+    if isinstance(part, types.FunctionType):
+        return [(value, weight) for value in _reached_by(part)]
+    if isinstance(part, types.MethodType):
+        return [(part.__self__, weight), (part.__func__, weight)]
+    if isinstance(part, (types.ModuleType, types.BuiltinFunctionType)):
+        return []
     held = getattr(part, "__dict__", None)
-    owner = getattr(part, "__self__", None)  # a bound method
-    inside = [(value, weight) for value in held.values()] if isinstance(held, dict) and not _is_code(part) else []
-    return [*inside, *([(owner, weight)] if owner is not None and not _is_code(owner) else [])]
+    inside = [(value, weight) for value in held.values()] if isinstance(held, dict) else []
+    return [*inside, *((generator, 1) for generator in _named_by(type(part)))]
 
 
-def _is_code(part: Any) -> bool:
-    return type(part).__name__ in {"module", "function", "builtin_function_or_method"}
+def _bytes(tensor: torch.Tensor) -> int:
+    if tensor.is_meta or isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+        return 0
+    return tensor.numel() * tensor.element_size()
+
+
+def _reached_by(function: types.FunctionType) -> list[Any]:
+    """Give what a function of the user's holds in its closure, and the generators that it names."""
+    if not is_users_function(function):
+        return []
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            continue
+    return [*cells, *(function.__defaults__ or ()), *_named_generators(function)]
+
+
+def _named_by(kind: type) -> list[Any]:
+    """Give the global generators that the methods of a user's class name, as `rng` in a data set's __getitem__."""
+    if not is_users_class(kind):
+        return []
+    special = [vars(kind).get(name) for name in ("__getitem__", "__iter__", "__next__", "__call__")]
+    methods = [*(method for _, method in methods_of(kind)), *special]
+    return [g for method in methods if isinstance(method, types.FunctionType) for g in _named_generators(method)]
+
+
+def _named_generators(function: types.FunctionType) -> list[Any]:
+    space = function.__globals__
+    found = [space.get(name) for name in names_used(function.__code__)]
+    return [value for value in found if isinstance(value, GENERATORS)]
 
 
 def _sampled(items: Any, length: int, weight: int) -> list[tuple[Any, int]]:

@@ -12,7 +12,7 @@ from torch import nn
 from nbdebug.errors import BadInput
 from nbdebug.subject.nest import is_mapping_like, leaves
 
-__all__ = ["LossChoice", "infer_loss", "main_output", "own_loss"]
+__all__ = ["LossChoice", "infer_loss", "main_output", "own_loss", "parts_of", "total_of"]
 
 OUTPUT_NAMES = ("logits", "out", "output", "outputs", "pred", "preds", "prediction", "predictions", "scores", "x_hat")
 
@@ -69,6 +69,40 @@ def own_loss(output: Any) -> torch.Tensor | None:
     if isinstance(output, torch.Tensor) and output.dim() == 0 and output.is_floating_point():
         return output
     return None
+
+
+TOTAL_NAMES = ("loss", "total", "total_loss")
+
+
+def total_of(value: Any) -> Any:
+    """Give the one number among what a loss returned: the value itself, its entry "loss", or the first of a tuple.
+
+    A mapping of terms without a total is summed, as every loop that gets one does. What is no number comes back as None.
+    """
+    if isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return torch.tensor(float(value))
+    if is_mapping_like(value):
+        named = [value[name] for name in TOTAL_NAMES if name in value]
+        terms = [term for term in parts_of(value).values() if isinstance(term, torch.Tensor)]
+        return total_of(named[0]) if named else sum(terms[1:], terms[0]) if terms else None
+    if isinstance(value, (list, tuple)) and value:
+        return total_of(value[0])
+    return total_of(value.loss) if hasattr(value, "loss") else None
+
+
+def parts_of(value: Any) -> dict[str, torch.Tensor]:
+    """Give the named terms that a loss returned beside its total."""
+    if isinstance(value, (list, tuple)):
+        return next((parts for item in value[1:] if (parts := parts_of(item))), {})
+    if not is_mapping_like(value):
+        return {}
+    return {
+        str(name): value[name]
+        for name in value.keys()  # noqa: SIM118 - a mapping-like may iterate over values
+        if name not in TOTAL_NAMES and isinstance(value[name], torch.Tensor) and value[name].numel() == 1
+    }
 
 
 def main_output(output: Any) -> torch.Tensor | None:

@@ -12,13 +12,15 @@ import torch
 from torch import nn
 
 from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
 from nbdebug.subject import Batch, LossChoice, Subject, unwrap
-from nbdebug.subject.loss import infer_loss, main_output, own_loss
+from nbdebug.subject.loss import infer_loss, main_output, own_loss, total_of
+from nbdebug.subject.rebinding import Rebinder
 from nbdebug.twin.copying import copy_together, refuse_too_large
-from nbdebug.twin.guard import guarded
-from nbdebug.twin.rebinding import rebound
+from nbdebug.twin.finishing import complete_optimizer, cut_loose, say_hooks, uncompile
+from nbdebug.twin.guard import guarded, interrupts_held
 
-__all__ = ["Outcome", "Twin", "guarded", "make_twin"]
+__all__ = ["Outcome", "Twin", "guarded", "interrupts_held", "make_twin"]
 
 DEFAULT_LEARNING_RATE = 3e-4  # Full Stack Deep Learning, lecture 7: Adam with 3e-4 to start
 
@@ -77,7 +79,8 @@ class Twin:
         """Give the loss of this output on this batch."""
         if self.loss_fn is None and (own := own_loss(output)) is not None:
             return own
-        loss: torch.Tensor = self.loss_choice(output, batch).function(output, batch.target)
+        value = self.loss_choice(output, batch).function(output, batch.target)
+        loss: torch.Tensor = value if isinstance(value, torch.Tensor) else total_of(value)
         return loss
 
     def loss_choice(self, output: Any, batch: Batch) -> LossChoice:
@@ -92,10 +95,15 @@ class Twin:
     def step(self, batch: Batch) -> float:
         """Take one training step, by the user's own function where there is one, and give the loss before it."""
         self.control.poll()
-        if self.train_step is not None:
-            loss = self.train_step(self.model, batch.raw, self._loss_for_user(), self.optimizer)
-            return float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
-        return self.plain_step(batch)
+        if self.train_step is None:
+            return self.plain_step(batch)
+        loss = self.user_step(batch)
+        return float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
+
+    def user_step(self, batch: Batch) -> Any:
+        """Call the user's own training step on this batch and give whatever it returns."""
+        assert self.train_step is not None
+        return self.train_step(self.model, batch.raw, self.loss_for_user(), self.optimizer)
 
     def plain_step(self, batch: Batch) -> float:
         """Take one training step in the way of the books: zero, forward, backward, step."""
@@ -103,6 +111,8 @@ class Twin:
         def closure() -> torch.Tensor:
             self.optimizer.zero_grad()
             loss = self.run(batch).loss
+            if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
+                raise NotApplicable("the loss gives no gradient; see loss-not-differentiable")
             loss.backward()
             return loss
 
@@ -137,13 +147,15 @@ class Twin:
         handle = self.model.register_forward_hook(lambda _, args, output: seen.append(output))
         try:
             assert self.compute_loss is not None
-            loss = self.compute_loss(self.model, batch.raw, self._loss_for_user())
+            value = self.compute_loss(self.model, batch.raw, self.loss_for_user())
+            loss: Any = value if isinstance(value, torch.Tensor) else total_of(value)
         finally:
             handle.remove()
         output = seen[-1] if seen else None
         return Outcome(output, main_output(output) if output is not None else None, loss)
 
-    def _loss_for_user(self) -> Callable[..., Any] | None:
+    def loss_for_user(self) -> Callable[..., Any] | None:
+        """Give the loss that a function of the user's is called with: theirs, or the one assumed."""
         if self.loss_fn is None and self.subject.assumed_loss is not None:
             return self.subject.assumed_loss.function
         return self.loss_fn
@@ -158,13 +170,17 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     made = copy_together(model, subject.optimizer, subject.scheduler, *holders)
     made.memo[id(subject.model)] = made.parts[0]  # what names the wrapper means the twin as well
     twin_model, optimizer, scheduler, *copies = made.parts
+    rebinder = Rebinder(made.memo, made.notes)
+    complete_optimizer(subject.optimizer, optimizer, rebinder)
+    cut_loose(model, twin_model, rebinder)
+    uncompile(twin_model)
     loss_fn, compute_loss, train_step = (
-        _own(function, copied, made.memo, made.notes) for function, copied in zip(functions, copies, strict=True)
+        _own(function, copied, rebinder) for function, copied in zip(functions, copies, strict=True)
     )
     twin = Twin(
         subject, twin_model, optimizer, scheduler, loss_fn, compute_loss, train_step, control, made.how, made.notes
     )
-    _say_hooks(model, twin.notes)
+    say_hooks(model, twin.notes)
     _poll_in_every_module(twin_model, control)
     if twin.optimizer is None:
         twin.optimizer, twin.owns_optimizer = _LateAdam(twin_model), True
@@ -190,22 +206,14 @@ def _has_state(part: Any) -> bool:
     return part is not None and not isinstance(part, (type(make_twin), type(len)))
 
 
-def _own(function: Any, copied: Any, memo: dict[int, Any], notes: list[str]) -> Any:
+def _own(function: Any, copied: Any, rebinder: Rebinder) -> Any:
     if function is None:
         return None
-    twin, names = rebound(copied if copied is not None else function, memo)
+    twin, names = rebinder.rebound(copied if copied is not None else function)
     if names:
         label = getattr(function, "__name__", type(function).__name__)
-        notes.append(
-            f"{label} reaches for your own {', '.join(sorted(set(names)))}; on the copy it is given the copy's."
-        )
+        rebinder.notes.append(f"{label} reaches for your own {', '.join(names)}; on the copy it is given the copy's.")
     return twin
-
-
-def _say_hooks(model: nn.Module, notes: list[str]) -> None:
-    hooked = [path or "model" for path, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
-    if hooked:
-        notes.append(f"Your model has hooks of its own ({', '.join(hooked[:3])}); they run on the copy as well.")
 
 
 def _poll_in_every_module(model: nn.Module, control: Control) -> None:

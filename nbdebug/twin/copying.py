@@ -11,8 +11,10 @@ import psutil
 import torch
 from torch import nn
 
-from nbdebug.errors import TwinRefused
-from nbdebug.subject.holdings import copy_generator, generators_in, human_bytes
+from nbdebug.errors import UNCHANGED, TwinRefused
+from nbdebug.subject.copies import careful_copy
+from nbdebug.subject.holdings import copy_generator, data_in, generators_in, human_bytes
+from nbdebug.twin.functional import FunctionalModel
 
 __all__ = ["Copied", "copy_together", "refuse_too_large"]
 
@@ -37,122 +39,80 @@ def refuse_too_large(model: nn.Module, optimizer: Any) -> None:
     free = _free_bytes(tensors[0].device if tensors else torch.device("cpu"))
     if needed > free:
         raise TwinRefused(
-            f"The model holds {human_bytes(held)}; a copy with gradients and optimizer state needs about "
+            f"model: it holds {human_bytes(held)}; a copy with gradients and optimizer state needs about "
             f"{human_bytes(needed)}, and {human_bytes(free)} are free.\n"
             "  Expected: room for one copy, because experiments never run on your own model.\n"
             "  What to do: use a smaller configuration of the same model (fewer layers, narrower), or a machine with "
-            "more memory.\n  Nothing of yours was changed."
+            f"more memory.\n  {UNCHANGED}"
         )
 
 
 def copy_together(*originals: Any) -> Copied:
     """Copy these objects in one go, so that an optimizer's copy holds the copied model's parameters."""
-    model = originals[0]
-    memo, notes = _memo_for(originals)
-    for attempt in range(2):
+    memo: dict[int, Any] = _memo_for(originals)
+    notes: list[str] = []
+    try:
         trial = dict(memo)
-        try:
-            parts = copy.deepcopy(originals, trial)
-            return Copied(tuple(parts), "deepcopy" if attempt == 0 else "deepcopy, some parts shared", notes, trial)
-        except Exception as error:
-            if attempt == 0:
-                notes.extend(_share_uncopyable(originals, memo))
-                continue
-            return _functional(model, originals, error, notes)
-    raise AssertionError("unreachable")
+        parts = copy.deepcopy(originals, trial)
+        return Copied(tuple(parts), "deepcopy", notes, trial)
+    except Exception:
+        trial = dict(memo)
+    try:
+        parts = careful_copy(originals, trial, notes)
+        return Copied(tuple(parts), "deepcopy, with stand-ins", _tidy(notes, originals), trial)
+    except Exception as error:
+        return _functional(originals, error, _memo_for(originals), [])
 
 
-def _memo_for(originals: tuple[Any, ...]) -> tuple[dict[int, Any], list[str]]:
-    """Prepare copies of what deepcopy cannot do itself: generators, and tensors that a graph computed."""
+def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
+    """Prepare copies of what deepcopy cannot do itself: generators, graph-made tensors, scripted modules."""
     memo: dict[int, Any] = {id(g): copy_generator(g) for g in generators_in(*originals)}
     for module in _modules_in(originals):
         for value in vars(module).values():
             for tensor in _plain_tensors(value):
                 if not tensor.is_leaf:
                     memo[id(tensor)] = tensor.detach().clone()
-    return memo, []
+        if isinstance(module, torch.jit.ScriptModule) and id(module) not in memo:
+            _memo_scripted(module, memo)
+    for part in originals[1:]:
+        memo.update({id(data): data for data in data_in(part)})  # an experiment never reads through a step's own loader
+    return memo
 
 
-def _share_uncopyable(originals: tuple[Any, ...], memo: dict[int, Any]) -> list[str]:
-    """Find the attributes that refuse to be copied (locks, files, code) and let the twin share them."""
-    shared = []
-    for module in _modules_in(originals):
-        for name, value in vars(module).items():
-            if name in {"_parameters", "_buffers", "_modules"} or id(value) in memo:
-                continue
-            try:
-                copy.deepcopy(value, dict(memo))
-            except Exception:
-                memo[id(value)] = value
-                shared.append(f"{type(module).__name__}.{name}")
-    if not shared:
-        return []
-    return [f"The copy shares with your model what cannot be copied: {', '.join(shared[:5])}."]
+def _memo_scripted(module: nn.Module, memo: dict[int, Any]) -> None:
+    """Copy a scripted module first: it copies in C++, and an optimizer would not find its parameters in the memo."""
+    twin = copy.deepcopy(module)
+    for (_, live), (_, made) in zip(module.named_modules(), twin.named_modules(), strict=True):
+        memo[id(live)] = made
+    live_tensors = (*module.named_parameters(), *module.named_buffers())
+    twin_tensors = (*twin.named_parameters(), *twin.named_buffers())
+    memo.update({id(live): made for (_, live), (_, made) in zip(live_tensors, twin_tensors, strict=True)})
 
 
-def _functional(model: nn.Module, originals: tuple[Any, ...], error: Exception, notes: list[str]) -> Copied:
+def _tidy(notes: list[str], originals: tuple[Any, ...]) -> list[str]:
+    """Name the model where a path begins with its place among the originals."""
+    return [note.replace("[0]", type(originals[0]).__name__, 1) for note in notes]
+
+
+def _functional(originals: tuple[Any, ...], error: Exception, memo: dict[int, Any], notes: list[str]) -> Copied:
     """Fall back to clones of the tensors that are swapped in for each call of the user's own forward."""
+    model = originals[0]
     try:
         stand_in = FunctionalModel(model)
+        memo |= {id(live): clone for live, clone in stand_in.pairs()} | {id(model): stand_in}
+        rest = [careful_copy(part, memo, notes) if part is not None else None for part in originals[1:]]
     except Exception as second:
         raise TwinRefused(
-            f"No copy of the model can be made: deepcopy says {type(error).__name__}: {error}; and cloning its tensors "
+            f"model: no copy of it can be made: deepcopy says {type(error).__name__}: {error}; and cloning its tensors "
             f"says {type(second).__name__}: {second}.\n  Expected: a model that copy.deepcopy can copy.\n"
             "  What to do: keep locks, files and open connections out of the module's attributes.\n"
-            "  Nothing of yours was changed."
+            f"  {UNCHANGED}"
         ) from error
     notes.append(
-        f"The model cannot be copied ({type(error).__name__}: {error}); its forward runs with cloned tensors, so plain "
-        "attributes that the forward changes are changed."
+        f"The model cannot be copied ({type(error).__name__}: {error}); its own forward runs with cloned tensors, so "
+        "the experiments see its inputs and outputs and not the modules inside."
     )
-    memo = {id(live): clone for live, clone in stand_in.pairs()}
-    rest = [copy.deepcopy(part, memo) if part is not None else None for part in originals[1:]]
     return Copied((stand_in, *rest), "functional_call", notes, memo)
-
-
-class _Unregistered:
-    """Holds a module without making it a submodule, because its own tensors must never be trained."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-
-class FunctionalModel(nn.Module):
-    """A stand-in that owns clones of a model's tensors and runs the model's own forward with them."""
-
-    def __init__(self, live: nn.Module) -> None:
-        super().__init__()
-        self._live = _Unregistered(live)
-        self._names: dict[str, str] = {}
-        for name, parameter in live.named_parameters():
-            own = self._own_name(name)
-            self.register_parameter(own, nn.Parameter(parameter.detach().clone(), parameter.requires_grad))
-        for name, buffer in live.named_buffers():
-            self.register_buffer(self._own_name(name), buffer.detach().clone())
-        self.train(live.training)
-
-    def _own_name(self, name: str) -> str:
-        own = name.replace(".", "__")
-        self._names[own] = name
-        return own
-
-    def pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Pair every live tensor with its clone."""
-        live = {**dict(self._live.model.named_parameters()), **dict(self._live.model.named_buffers())}
-        return [(live[name], getattr(self, own)) for own, name in self._names.items()]
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the user's forward with the clones in place of its tensors, and its own mode put back after."""
-        tensors = {name: getattr(self, own) for own, name in self._names.items()}
-        modes = [(module, module.training) for module in self._live.model.modules()]
-        try:
-            if not self.training:
-                for module, _ in modes:
-                    module.training = False
-            return torch.func.functional_call(self._live.model, tensors, args, kwargs)
-        finally:
-            for module, mode in modes:
-                module.training = mode
 
 
 def _modules_in(originals: tuple[Any, ...]) -> list[nn.Module]:

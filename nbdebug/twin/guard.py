@@ -10,7 +10,9 @@ import random
 import signal
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -18,10 +20,10 @@ import numpy as np
 import torch
 
 from nbdebug.control import Control
-from nbdebug.subject import Subject
 from nbdebug.subject.holdings import generators_in
+from nbdebug.twin.witness import Witness
 
-__all__ = ["Guard", "guarded"]
+__all__ = ["Guard", "guarded", "interrupts_held"]
 
 T = TypeVar("T")
 
@@ -32,14 +34,21 @@ class Guard:
     def __init__(self, control: Control) -> None:
         self.control = control
         self._undo: list[Callable[[], Any]] = []
-        self._closing = False
+        self.is_closing = False
 
     def close(self) -> None:
         """Work the undo list off, newest first; safe to call again after an interrupt in the middle."""
-        self._closing = True
+        self.is_closing = True
         while self._undo:
-            self._undo[-1]()  # the entry goes only after it has run: an undo is harmless when it runs twice
-            self._undo.pop()
+            try:
+                self._undo[-1]()
+            except Exception as error:  # one that fails must not keep the others from being done
+                warnings.warn(f"nbdebug could not put something back: {error!r}", RuntimeWarning, stacklevel=2)
+            self._undo.pop()  # only after it has run: an undo is harmless when it runs twice
+
+    def on_close(self, undo: Callable[[], Any]) -> None:
+        """Write down what has to be done in the end; called before the change that it undoes."""
+        self._undo.append(undo)
 
     def hold_interrupts(self) -> None:
         """Let the first Ctrl-C set a flag, and the second raise at once; only the main thread can."""
@@ -51,9 +60,9 @@ class Guard:
 
         def handler(number: int, frame: FrameType | None) -> None:
             again = self.control.interrupted.is_set()
-            self.control.interrupted.set()
-            if again and not self._closing:
-                self._closing = True
+            (self.control.insisted if again else self.control.interrupted).set()
+            if again and not self.is_closing:
+                self.is_closing = True
                 raise KeyboardInterrupt
 
         self._undo.append(lambda: signal.signal(signal.SIGINT, before))
@@ -99,50 +108,84 @@ class Guard:
             (matmul, "allow_tf32"),
         ):
             self._undo.append(_setter(owner, name, getattr(owner, name)))
-        dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
         strict, warn = (
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),
         )
         anomaly, nan = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-        grad, precision = torch.is_grad_enabled(), torch.get_float32_matmul_precision()
+        dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+        precision, errors = torch.get_float32_matmul_precision(), np.geterr()
         filters = list(warnings.filters)
         self._undo.extend(
             [
+                _if_changed(torch.get_num_threads, torch.set_num_threads),
+                _if_changed(torch.get_default_device, torch.set_default_device),
                 lambda: torch.set_default_dtype(dtype),
-                lambda: _set_threads(threads),
                 lambda: torch.use_deterministic_algorithms(strict, warn_only=warn),
                 lambda: torch.autograd.set_detect_anomaly(anomaly, nan) and None,
                 lambda: torch.set_grad_enabled(grad) and None,
                 lambda: torch.set_float32_matmul_precision(precision),
-                lambda: warnings.filters.__setitem__(slice(None), filters),  # type: ignore[index]
+                lambda: np.seterr(**errors),
+                lambda: _set_filters(filters),
             ]
         )
+        self._save_autocast()
+
+    def _save_autocast(self) -> None:
+        """Write down autocast, whose context manager leaves residue when a second Ctrl-C lands in its exit."""
+        for device in ("cpu", "cuda"):
+            enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+            self._undo.append(partial(torch.set_autocast_enabled, device, enabled))
+            self._undo.append(partial(torch.set_autocast_dtype, device, dtype))
+        self._undo.append(partial(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()))
 
 
-def guarded(experiment: Callable[[], T], subject: Subject, control: Control, *, seed: int = 0) -> T:
-    """Run an experiment with its own seed and gradients on, and leave everything global as it was."""
+@contextmanager
+def interrupts_held(control: Control) -> Iterator[None]:
+    """Let Ctrl-C set a flag for the whole of a run, so that it cannot land between two experiments."""
+    guard = Guard(control)
+    try:
+        guard.hold_interrupts()
+        yield
+    finally:
+        close_for_sure(guard)
+
+
+def guarded(
+    experiment: Callable[[], T],
+    live: tuple[Any, ...],
+    control: Control,
+    *,
+    seed: int = 0,
+    witness: Witness | None = None,
+) -> T:
+    """Run an experiment with its own seed and gradients on, and leave everything global as it was.
+
+    `live` are the user's objects whose generators must not move on. What the witness saw is put back, too.
+    """
     guard = Guard(control)
     try:
         guard.hold_interrupts()
         guard.save_flags()
-        guard.save_generators(*subject.live_parts())
+        guard.save_generators(*live)
+        if witness is not None and threading.current_thread() is threading.main_thread():
+            # In a worker thread the user's own training may run at the same time: what it changes is not ours.
+            guard.on_close(witness.mend)
         with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
             _seed_everything(seed)
             control.poll()
             result = experiment()
-        guard._closing = True
-    except BaseException:
-        guard._closing = True
-        raise
+        guard.is_closing = True
     finally:
-        _close_for_sure(guard)
+        guard.is_closing = True
+        close_for_sure(guard)
     if control.interrupted.is_set():
         raise KeyboardInterrupt
     return result
 
 
-def _close_for_sure(guard: Guard) -> None:
+def close_for_sure(guard: Guard) -> None:
+    """Work the undo list off to its end, whatever interrupts it."""
     while True:
         try:
             guard.close()
@@ -165,6 +208,18 @@ def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:
     return undo
 
 
-def _set_threads(count: int) -> None:
-    if torch.get_num_threads() != count:
-        torch.set_num_threads(count)
+def _if_changed(get: Callable[[], Any], put: Callable[[Any], Any]) -> Callable[[], None]:
+    """Put a setting back only where it is another now, because setting it has a price or a side effect."""
+    before = get()
+
+    def undo() -> None:
+        if get() != before:
+            put(before)
+
+    return undo
+
+
+def _set_filters(filters: list[Any]) -> None:
+    if list(warnings.filters) != filters:
+        warnings.filters[:] = filters  # type: ignore[index]
+        getattr(warnings, "_filters_mutated", lambda: None)()  # or Python would go on with its cache

@@ -1,0 +1,141 @@
+"""Copy any object of the user's, with a way round each part that refuses to be copied."""
+
+from __future__ import annotations
+
+import copy
+import io
+import threading
+import types
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.subject.holdings import copy_generator, generators_in
+
+__all__ = ["careful_copy", "unfilled", "way_round"]
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_MOST_TRIES = 3
+
+
+def careful_copy(value: Any, memo: dict[int, Any], notes: list[str], name: str = "") -> Any:
+    """Give a deep copy; what cannot be copied gets a stand-in, or is shared and named in the notes.
+
+    `memo` is filled as by `copy.deepcopy`. The original error is raised when there is no way round it.
+    """
+    for generator in generators_in(value):
+        memo.setdefault(id(generator), copy_generator(generator))
+    for tries in range(_MOST_TRIES):
+        trial = dict(memo)
+        try:
+            _fill(trial)
+            twin = copy.deepcopy(value, trial)
+        except Exception:
+            if tries == _MOST_TRIES - 1 or not way_round(value, memo, notes, name):
+                raise
+            continue
+        memo.update(trial)
+        return twin
+    raise AssertionError("unreachable")
+
+
+def way_round(value: Any, memo: dict[int, Any], notes: list[str], name: str = "") -> bool:
+    """Put a stand-in into the memo for each part that cannot be copied; say whether there was one."""
+    pretend = dict(memo)
+    for module in _modules_in(value):  # tensors need no trial, and a trial of each would hold them all again
+        pretend.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
+    found = _uncopyable(value, pretend, name)
+    for place, part in found:
+        stand_in = _stand_in(part)
+        memo[id(part)] = stand_in
+        if stand_in is part and not isinstance(part, types.ModuleType):
+            notes.append(
+                f"{place or type(part).__name__} ({type(part).__name__}) cannot be copied; the copy shares it with you."
+            )
+    return bool(found)
+
+
+class unfilled:
+    """Marks in a memo a module whose own `__deepcopy__` fails, and which is rebuilt attribute by attribute."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+
+def _fill(trial: dict[int, Any]) -> None:
+    """Rebuild the marked modules without calling their own way of copying."""
+    marked = [mark.module for mark in list(trial.values()) if isinstance(mark, unfilled)]
+    for module in marked:
+        trial[id(module)] = type(module).__new__(type(module))
+    for module in marked:
+        trial[id(module)].__dict__.update(copy.deepcopy(dict(vars(module)), trial))
+
+
+def _uncopyable(value: Any, memo: dict[int, Any], name: str) -> list[tuple[str, Any]]:
+    """Find the smallest parts that fail by themselves."""
+    if id(value) in memo:
+        return []
+    try:
+        copy.deepcopy(value, dict(memo))
+        return []
+    except Exception:
+        within = {**memo, id(value): value}  # a part may point back; then it must not fail for its owner
+    found = [bad for step, part in _parts(value) for bad in _uncopyable(part, within, f"{name}{step}")]
+    return list({id(part): (place, part) for place, part in found}.values()) or [(name, value)]
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        return []
+    if isinstance(value, dict):
+        return [(f"[{key!r}]" if isinstance(key, str) else "[…]", part) for key, part in value.items()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(f"[{index}]", part) for index, part in enumerate(value)]
+    if isinstance(value, types.MethodType):
+        return [("", value.__self__)]
+    if isinstance(value, partial):
+        return [("", value.func), *(("", part) for part in value.args), *(("", p) for p in value.keywords.values())]
+    held = getattr(value, "__dict__", None)
+    if not isinstance(held, dict):
+        return []
+    if isinstance(value, nn.Module):
+        children = [(f".{name}", child) for name, child in value._modules.items()]
+        return [*children, *((f".{name}", part) for name, part in held.items())]
+    return [(f".{name}", part) for name, part in held.items()]
+
+
+def _stand_in(part: Any) -> Any:
+    """Give what serves in place of a part that cannot be copied: something new of its kind, or the part itself."""
+    if isinstance(part, torch.Tensor):
+        return part.detach().clone().requires_grad_(part.requires_grad)
+    if isinstance(part, torch.Generator):
+        return copy_generator(part)
+    if isinstance(part, _LOCKS):
+        return type(part)() if type(part) is not type(threading.Lock()) else threading.Lock()
+    if isinstance(part, io.IOBase):
+        return _other_file(part)
+    if isinstance(part, nn.Module) and not isinstance(part, torch.jit.ScriptModule):
+        return unfilled(part)
+    return part
+
+
+def _other_file(file: Any) -> Any:
+    """Read a file by a second handle at the same place; what is written to one goes nowhere."""
+    try:
+        if file.closed or not isinstance(getattr(file, "name", None), str) or file.fileno() < 3:
+            return file
+        if file.writable():
+            return io.StringIO() if isinstance(file, io.TextIOBase) else io.BytesIO()
+        place = file.tell()
+        again = open(file.name, file.mode, encoding=getattr(file, "encoding", None))  # noqa: SIM115 - the twin's to keep
+        again.seek(place)
+        return again
+    except (OSError, ValueError):
+        return file
+
+
+def _modules_in(value: Any) -> list[nn.Module]:
+    roots = value if isinstance(value, (list, tuple)) else [value]
+    return [module for part in roots if isinstance(part, nn.Module) for module in part.modules()]

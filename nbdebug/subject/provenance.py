@@ -1,0 +1,60 @@
+"""Whose code is it: the user's own, or a library's that is installed beside it?"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+__all__ = ["is_users_class", "is_users_function", "methods_of", "names_used"]
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+@lru_cache(maxsize=1)
+def _library_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return (*{paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}, _PACKAGE)
+
+
+@lru_cache(maxsize=4096)
+def _is_library_file(filename: str) -> bool:
+    return filename.startswith(_library_folders()) or filename.startswith("<frozen")
+
+
+def is_users_function(function: Any) -> bool:
+    """Whether a function was written by the user, in a notebook or in a file of their own."""
+    return isinstance(function, FunctionType) and not _is_library_file(function.__code__.co_filename)
+
+
+def is_users_class(kind: type) -> bool:
+    """Whether a class was written by the user."""
+    if kind.__module__ in ("__main__", "builtins"):
+        return kind.__module__ == "__main__"
+    filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return filename is not None and not _is_library_file(filename)
+
+
+def methods_of(kind: type) -> Iterator[tuple[str, FunctionType]]:
+    """Give the plain methods that the user's own classes define, the nearest definition of each name."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        if not is_users_class(base):
+            continue
+        for name, value in vars(base).items():
+            if isinstance(value, FunctionType) and name not in seen and not name.startswith("__"):
+                seen.add(name)
+                yield name, value
+
+
+def names_used(code: CodeType) -> set[str]:
+    """Give every name that a function looks up, also in the functions inside it."""
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            names |= names_used(const)
+    return names

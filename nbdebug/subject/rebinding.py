@@ -1,0 +1,205 @@
+"""Functions that reach for the user's own objects are given copies instead.
+
+A loss or a training step written in a notebook often names the global `model` rather than its argument, appends to a
+global list or steps a global GradScaler. Run as it is, it would change the user's objects; so its globals, its closure
+and its defaults are looked through, and every object in them that has a state is exchanged for a copy.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dis
+import types
+import weakref
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from nbdebug.subject.copies import careful_copy
+from nbdebug.subject.holdings import GENERATORS, copy_generator, generators_in, holdings_of
+from nbdebug.subject.provenance import is_users_class, is_users_function, methods_of, names_used
+
+__all__ = ["Rebinder"]
+
+_DEEP = 4  # functions that call functions: how far they are followed
+_COPY_AT_MOST_BYTES = 64_000_000
+_COPY_AT_MOST_OBJECTS = 50_000
+_CONTAINERS = (list, dict, set, bytearray, collections.deque)
+
+
+class Rebinder:
+    """Exchanges live objects for copies: those of the memo, and new ones of what else has a state."""
+
+    def __init__(self, memo: dict[int, Any], notes: list[str]) -> None:
+        self.memo, self.notes = memo, notes
+        self._twins = {id(twin) for twin in memo.values()}
+        self._live = {key for key, twin in memo.items() if _has_identity(twin)}
+        self._spaces: dict[int, dict[str, Any]] = {}
+        self._looked_up: set[tuple[int, str]] = set()
+        self._cells: dict[int, Any] = {}
+        self._overrides: dict[type, dict[str, Any]] = {}
+        self._reached: list[str] = []
+        self._changed = False
+
+    def rebound(self, function: Any) -> tuple[Any, list[str]]:
+        """Give the function with live objects exchanged, and the names of the user's things that it reached for."""
+        self._reached, self._changed = [], False
+        twin = self.exchanged("", function)
+        return (twin if self._changed else function), sorted(set(self._reached))
+
+    def exchanged(self, name: str, value: Any, depth: int = _DEEP) -> Any:
+        """Give what a function on the copy may have under this name."""
+        if id(value) in self._twins or not _has_identity(value):
+            return value
+        if id(value) in self.memo:
+            if id(value) in self._live and self.memo[id(value)] is not value:
+                self._reached.append(name)
+            self._changed = self._changed or self.memo[id(value)] is not value
+            return self.memo[id(value)]
+        if isinstance(value, types.FunctionType):
+            return self._function(value, depth)
+        if isinstance(value, types.MethodType):
+            owner = self.exchanged(name or value.__name__, value.__self__, depth)
+            return types.MethodType(self.exchanged("", value.__func__, depth), owner)
+        if isinstance(value, partial):
+            return self._partial(value, depth)
+        if isinstance(value, weakref.ref):
+            return self._reference(value)
+        return self._copied(name, value)
+
+    def overrides(self, kind: type) -> dict[str, Any]:
+        """Give those methods of a user's class that reach for live objects, rebound."""
+        if kind not in self._overrides:
+            self._overrides[kind] = {}
+            for name, method in methods_of(kind):
+                twin, reached = self.rebound(method)
+                if twin is not method:
+                    self._overrides[kind][name] = twin
+                if reached:
+                    self.notes.append(_says(f"{kind.__name__}.{name}", reached))
+        return self._overrides[kind]
+
+    def _function(self, live: types.FunctionType, depth: int) -> Any:
+        if depth == 0 or not is_users_function(live):
+            return live
+        cells = [(old, self._cell(old)) for old in live.__closure__ or ()]
+        twin = types.FunctionType(
+            live.__code__, self._space(live), live.__name__, None, tuple(new for _, (new, _) in cells)
+        )
+        self.memo[id(live)] = twin
+        self._twins.add(id(twin))
+        for name, (old, (new, is_first)) in zip(live.__code__.co_freevars, cells, strict=True):
+            if is_first:
+                self._fill_cell(name, old, new, depth)
+        self._look_up_globals(live, depth)
+        twin.__defaults__ = self._defaults(live.__defaults__, depth)
+        kept = live.__kwdefaults__ or {}
+        twin.__kwdefaults__ = {name: self.exchanged(name, value, depth - 1) for name, value in kept.items()} or None
+        twin.__dict__.update(live.__dict__)
+        twin.__module__, twin.__qualname__, twin.__doc__ = live.__module__, live.__qualname__, live.__doc__
+        return twin
+
+    def _cell(self, old: Any) -> tuple[Any, bool]:
+        """Give the new cell for an old one; functions that shared one go on sharing one."""
+        if id(old) in self._cells:
+            return self._cells[id(old)], False
+        self._cells[id(old)] = types.CellType()
+        return self._cells[id(old)], True
+
+    def _fill_cell(self, name: str, old: Any, new: Any, depth: int) -> None:
+        try:
+            value = old.cell_contents
+        except ValueError:  # the user's cell is not filled either
+            return
+        new.cell_contents = self.exchanged(name, value, depth - 1)
+
+    def _space(self, live: types.FunctionType) -> dict[str, Any]:
+        """Give the new globals: one for all functions of a module, so that what one writes the others read."""
+        space = live.__globals__
+        return self._spaces.setdefault(id(space), dict(space))
+
+    def _look_up_globals(self, live: types.FunctionType, depth: int) -> None:
+        space = live.__globals__
+        for name in names_used(live.__code__):
+            if name in space and (id(space), name) not in self._looked_up:
+                self._looked_up.add((id(space), name))
+                self._spaces[id(space)][name] = self.exchanged(name, space[name], depth - 1)
+            if name in space and self._spaces[id(space)][name] is not space[name]:
+                self._changed = True
+        if _writes_globals(live.__code__):
+            self._changed = True
+
+    def _defaults(self, values: tuple[Any, ...] | None, depth: int) -> tuple[Any, ...] | None:
+        return None if values is None else tuple(self.exchanged("", value, depth - 1) for value in values)
+
+    def _partial(self, value: partial[Any], depth: int) -> Any:
+        function = self.exchanged("", value.func, depth - 1) if depth else value.func
+        args = [self.exchanged("", part, depth - 1) for part in value.args]
+        keywords = {name: self.exchanged(name, part, depth - 1) for name, part in value.keywords.items()}
+        return partial(function, *args, **keywords)
+
+    def _reference(self, value: weakref.ref[Any]) -> Any:
+        twin = self.memo.get(id(value()))
+        return weakref.ref(twin) if twin is not None else value
+
+    def _copied(self, name: str, value: Any) -> Any:
+        """Copy what has a state that the function could change; leave what belongs to a library, and say so."""
+        if not _has_state(value):
+            return value
+        held = holdings_of(value)
+        if held.size > _COPY_AT_MOST_BYTES or held.objects > _COPY_AT_MOST_OBJECTS:
+            self.notes.append(f"Your {name} ({held}) is too large to copy; it is used where it is.")
+            return value
+        try:
+            memo = dict(self.memo)
+            is_module = isinstance(value, nn.Module)
+            twin = careful_copy(value, memo, self.notes, name) if is_module else _plain_copy(value, memo)
+        except Exception:
+            self.notes.append(
+                f"Your {name} ({type(value).__name__}) cannot be copied; what the experiments do with it stays."
+            )
+            return value
+        self.memo.update(memo)
+        self.memo[id(value)] = twin
+        self._twins.add(id(twin))
+        self._changed = self._changed or twin is not value
+        return twin
+
+
+def _plain_copy(value: Any, memo: dict[int, Any]) -> Any:
+    """Copy without a way round: half a progress bar or log writer would hang where a whole one would not."""
+    memo.update({id(g): copy_generator(g) for g in generators_in(value) if id(g) not in memo})
+    return copy.deepcopy(value, memo)
+
+
+def _says(label: str, names: list[str]) -> str:
+    return f"{label} reaches for your own {', '.join(names)}; on the copy it is given the copy's."
+
+
+def _has_identity(value: Any) -> bool:
+    """Whether an object could be one and not another; numbers, texts, classes and modules of code are all alike."""
+    atoms = (str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType, torch.dtype)
+    return value is not None and not isinstance(value, (*atoms, torch.device, torch.Size, range))
+
+
+def _has_state(value: Any) -> bool:
+    """Whether this is an object of the user's or of torch that an experiment could change."""
+    if isinstance(value, (DataLoader, Dataset)) or hasattr(value, "__next__"):
+        return False
+    if isinstance(value, (*_CONTAINERS, torch.Tensor, np.ndarray, nn.Module, *GENERATORS)):
+        return True
+    if isinstance(value, tuple):
+        return any(_has_identity(part) and _has_state(part) for part in value)
+    kind = type(value)
+    if not getattr(value, "__dict__", None):
+        return False  # a sentinel, which must stay the one that it is
+    return kind.__module__.split(".")[0] == "torch" or is_users_class(kind)
+
+
+def _writes_globals(code: types.CodeType) -> bool:
+    return any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))

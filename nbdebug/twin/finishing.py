@@ -1,0 +1,115 @@
+"""What deepcopy leaves out or leaves pointing at the original, put right on the copy."""
+
+from __future__ import annotations
+
+import copy
+import types
+import weakref
+from collections import OrderedDict
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.subject.provenance import is_users_class
+from nbdebug.subject.rebinding import Rebinder
+
+__all__ = ["complete_optimizer", "cut_loose", "say_hooks", "uncompile"]
+
+_REFERENCES = (types.FunctionType, partial, weakref.ref)
+_HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+def cut_loose(model: nn.Module, twin: nn.Module, rebinder: Rebinder) -> None:
+    """Make everything in the copy that would reach a live object reach its copy: closures, hooks, weak references.
+
+    deepcopy takes functions and weak references as they are, so `self.act = lambda x: self.scale * x` in a copied
+    module would still read the user's own scale.
+    """
+    for module in twin.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            continue
+        for name, value in list(vars(module).items()):
+            new = _reference(rebinder, name, value)
+            if new is not value:
+                module.__dict__[name] = new
+        for name, method in rebinder.overrides(type(module)).items():
+            module.__dict__.setdefault(name, types.MethodType(method, module))
+        _own_class_state(module)
+    memo = rebinder.memo
+    for parameter in model.parameters():
+        if id(parameter) in memo:
+            _copy_tensor_hooks(parameter, memo[id(parameter)], rebinder)
+
+
+def _reference(rebinder: Rebinder, name: str, value: Any) -> Any:
+    if isinstance(value, _REFERENCES):
+        return rebinder.exchanged(name, value)
+    if isinstance(value, dict):
+        for key, part in list(value.items()):
+            if isinstance(part, _REFERENCES):
+                value[key] = rebinder.exchanged(name, part)
+    elif isinstance(value, list):
+        value[:] = [rebinder.exchanged(name, part) if isinstance(part, _REFERENCES) else part for part in value]
+    return value
+
+
+def _own_class_state(module: nn.Module) -> None:
+    """Give the copy its own of each list, dict or set that the user's class keeps for all."""
+    for kind in type(module).__mro__:
+        if not is_users_class(kind):
+            continue
+        for name, value in vars(kind).items():
+            if isinstance(value, (list, dict, set)) and not name.startswith("__") and name not in vars(module):
+                module.__dict__[name] = copy.copy(value)
+
+
+def _copy_tensor_hooks(live: torch.Tensor, twin: Any, rebinder: Rebinder) -> None:
+    """Hang the gradient hooks of a parameter on its copy, because a mask or a clip there is part of the model."""
+    for hook in (getattr(live, "_backward_hooks", None) or {}).values():
+        twin.register_hook(rebinder.rebound(hook)[0])
+    for hook in (getattr(live, "_post_accumulate_grad_hooks", None) or {}).values():
+        twin.register_post_accumulate_grad_hook(rebinder.rebound(hook)[0])
+
+
+def complete_optimizer(live: Any, twin: Any, rebinder: Rebinder) -> None:
+    """Give the copy of an optimizer the attributes that its pickling leaves out, such as the parameters of LBFGS."""
+    if not isinstance(live, torch.optim.Optimizer) or twin is None:
+        return
+    for name, value in vars(live).items():
+        if name in _HOOKS_OF_OPTIMIZERS:
+            hooks = OrderedDict((key, rebinder.rebound(hook)[0]) for key, hook in value.items())
+            setattr(twin, name, hooks)
+        elif name == "step":
+            _count_steps(twin)
+        elif name not in vars(twin):
+            setattr(twin, name, copy.deepcopy(value, rebinder.memo))
+
+
+def _count_steps(optimizer: Any) -> None:
+    """Mark `step` as a scheduler does, or the scheduler's copy would warn that it was overridden."""
+    take_step = type(optimizer).step
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        optimizer._opt_called = True
+        return take_step(optimizer, *args, **kwargs)
+
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    optimizer.step = step
+
+
+def uncompile(twin: nn.Module) -> None:
+    """Put the plain module in the place of each compiled one, because hooks do not fire in compiled code."""
+    for module in list(twin.modules()):
+        for name, child in module._modules.items():
+            plain = getattr(child, "_orig_mod", None)
+            if isinstance(plain, nn.Module):
+                module._modules[name] = plain
+
+
+def say_hooks(model: nn.Module, notes: list[str]) -> None:
+    """Say that the user's own hooks run on the copy."""
+    hooked = [path or "model" for path, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    if hooked:
+        notes.append(f"Your model has hooks of its own ({', '.join(hooked[:3])}); they run on the copy as well.")
