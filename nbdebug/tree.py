@@ -51,6 +51,12 @@ TREE: tuple[Stage, ...] = (
                 ("forward-fails",),
             ),
             Step(
+                "finite",
+                "Do all numbers stay finite, forward and back?",
+                "One NaN spreads to every weight in one step.",
+                ("non-finite-forward", "non-finite-backward"),
+            ),
+            Step(
                 "independence",
                 "Is each sample treated on its own?",
                 "A prediction must not depend on what else is in the batch.",
@@ -97,6 +103,18 @@ TREE: tuple[Stage, ...] = (
                 "Can it learn one small batch by heart?",
                 "A model that cannot has a bug; more data and more time will not help.",
                 ("batch-not-memorised",),
+            ),
+            Step(
+                "short-run",
+                "Does a short training get anywhere, and by the inputs?",
+                "A loss may fall for the wrong reasons.",
+                ("learns-without-inputs", "update-ratio-off", "loss-metric-disagree", "worse-than-baseline"),
+            ),
+            Step(
+                "speed",
+                "Does training wait for the data?",
+                "A faster model does not help a loop that waits.",
+                ("loading-bottleneck",),
             ),
         ),
     ),

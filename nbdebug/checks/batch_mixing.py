@@ -26,21 +26,28 @@ def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Fi
     What to try: look at the module named and at the lines behind it for reshape, view, softmax(dim=0), mean(0), or a
     recurrent layer without batch_first=True.
     """
-    if mixing.influence > max(influence, 10 * mixing.noise):
-        place = f", first at {mixing.first} ({mixing.first_module})" if mixing.first else ""
-        yield Finding(
-            f"Replacing sample {mixing.replaced} changes the outputs of {mixing.pairs} other samples by up to "
-            f"{mixing.influence:.1%} of their size{place}.",
-            where=mixing.first or "model",
-            evidence={
-                "influence": mixing.influence,
-                "noise": mixing.noise,
-                "threshold": influence,
-                "source": "a healthy model gives exactly 0 in eval mode",
-            },
-            remedies=(
-                Remedy("Keep dimension 0 for the samples: permute instead of view.", "x = x.permute(0, 2, 1)"),
-                Remedy("Recurrent and attention layers expect time first unless told.", "nn.LSTM(…, batch_first=True)"),
-            ),
-            exhibit=Bars(("changed by replacing", "changed by repeating"), (mixing.influence, mixing.noise), log=True),
-        )
+    if mixing.influence <= max(influence, 10 * mixing.noise):
+        return
+    meant = mixing.batch_statistics or not mixing.sure
+    doubt = ""
+    if mixing.batch_statistics:
+        doubt = " This layer keeps no running statistics, so it uses those of the batch in eval mode too."
+    elif not mixing.sure:
+        doubt = " If dimension 0 of your batch is time and not the samples, that is as it should be."
+    yield Finding(
+        f"Replacing sample {mixing.replaced} changes the outputs of {mixing.pairs} other samples by up to "
+        f"{mixing.influence:.1%} of their size, first {mixing.place or 'in the model'}.{doubt}",
+        where=mixing.first or "model",
+        severity="note" if meant else "bug",
+        evidence={
+            "influence": mixing.influence,
+            "noise": mixing.noise,
+            "threshold": max(influence, 10 * mixing.noise),
+            "source": "a healthy model gives exactly 0 in eval mode",
+        },
+        remedies=(
+            Remedy("Keep dimension 0 for the samples: permute instead of view.", "x = x.permute(0, 2, 1)"),
+            Remedy("Recurrent and attention layers expect time first unless told.", "nn.LSTM(…, batch_first=True)"),
+        ),
+        exhibit=Bars(("changed by replacing", "changed by repeating"), (mixing.influence, mixing.noise), log=True),
+    )

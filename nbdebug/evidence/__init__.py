@@ -1,7 +1,11 @@
 """Evidence: frozen dataclasses of plain numbers. Tensors stop before here."""
 
 from nbdebug.evidence.data import *  # noqa: F403
+from nbdebug.evidence.layers import *  # noqa: F403
 from nbdebug.evidence.learning import *  # noqa: F403
 from nbdebug.evidence.losses import *  # noqa: F403
+from nbdebug.evidence.modes import *  # noqa: F403
+from nbdebug.evidence.numerics import *  # noqa: F403
 from nbdebug.evidence.passes import *  # noqa: F403
+from nbdebug.evidence.relations import *  # noqa: F403
 from nbdebug.evidence.tensors import *  # noqa: F403

@@ -88,8 +88,10 @@ class FirstPass:
 class BatchMixing:
     """How much the outputs of some samples change when another sample of the batch is replaced, in eval mode.
 
-    `influence` is the largest change of an untouched sample's output relative to the spread of the outputs;
-    `first` is the first module, in calling order, whose output for the untouched samples changes.
+    `influence` is the largest change of an untouched sample's output relative to the size of the outputs, whichever
+    dimension holds the samples; `first` is the first module, in calling order, at which an untouched sample changes,
+    and `before` says that it already receives them mixed. `sure` is whether the loader says what a sample is;
+    `batch_statistics` whether the place is a normalisation that is told to use the batch also in eval mode.
     """
 
     influence: float
@@ -98,3 +100,7 @@ class BatchMixing:
     first_module: str
     replaced: int
     pairs: int
+    before: bool = False
+    place: str = ""
+    sure: bool = True
+    batch_statistics: bool = False

@@ -2,86 +2,121 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import nn
 
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
 from nbdebug.evidence import BatchMixing, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
-from nbdebug.twin.taps import first_tensor, tapped
+from nbdebug.twin.layout import spill, steady_prime
+from nbdebug.twin.locate import Place, Recording, first_place, record
+from nbdebug.twin.samples import Samples, samples_of
 
 __all__ = ["batch_mixing"]
 
-Run = dict[str, tuple[str, torch.Tensor]]  # path -> kind of module, what it gave
+TELLS = 1e-4  # relative change of an untouched sample that no rounding explains
 
 
 @probe
 def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
     """Replace one sample of a batch and compare what the others get, in eval mode, module by module."""
     require_run(trial)
-    batch = twin.batch().head(8)
-    if batch.size < 3:
-        raise NotApplicable(f"the batch has {batch.size} samples; at least 3 are needed to see one change another")
-    replaced = batch.size - 1
     with twin.mode(training=False), torch.no_grad():
-        reference, again = _outputs(twin, batch), _outputs(twin, batch)
-        changed = _outputs(twin, _with_other_sample(batch, replaced))
-    kept = torch.arange(replaced)
-    comparable = [path for path, (_, value) in reference.items() if value.dim() and value.shape[0] == batch.size]
-    if "" not in comparable:
+        samples, reference, whole = _reference(twin, samples_of(twin))
+        if reference.predicted is None:
+            raise NotApplicable("the model returns no tensor")
+        if samples.count < 3:
+            raise NotApplicable(f"the batch has {samples.count} samples; 3 are needed to see one change another")
+        again = record(twin, samples.batch, whole=whole)
+        changed, masks = _changed(twin, samples, reference, whole)
+    noise = _spill_of([reference, again], [torch.zeros(samples.count, dtype=torch.bool)], samples.count)
+    influence = _spill_of([reference, *changed], masks, samples.count)
+    if influence is None or noise is None:
         raise NotApplicable("the output has no dimension for the samples")
-    change = {path: _difference(reference, changed, path, kept) for path in comparable}
-    noise = {path: _difference(reference, again, path, kept) for path in comparable}
-    mixing = [path for path in comparable if path and change[path] > 10 * noise[path] + 1e-4]
-    first = mixing[0] if mixing else ""
-    return BatchMixing(change[""], noise[""], first, reference[first][0] if first else "", replaced, len(kept))
+    place = _first(reference, changed, again, masks, samples.count) if influence > TELLS else None
+    if place is not None and place.path == "model" and place.before:
+        raise NotApplicable("your own code mixes the samples before the model sees them")
+    return BatchMixing(
+        influence=influence,
+        noise=noise,
+        first=place.path if place else "",
+        first_module=place.module if place else "",
+        before=place.before if place else False,
+        place=str(place) if place else "",
+        replaced=int(masks[0].nonzero()[0]),
+        pairs=samples.count - 1,
+        sure=samples.sure,
+        batch_statistics=_uses_batch_statistics(twin, place),
+    )
 
 
-def _with_other_sample(batch: Batch, index: int) -> Batch:
-    """Put another sample's values, strongly changed, in the place of one; targets stay."""
-
-    def change(_: str, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.dim() == 0 or tensor.shape[0] != batch.size:
-            return tensor
-        tensor = tensor.clone()
-        if tensor.is_floating_point() or tensor.is_complex():
-            tensor[index] = tensor[0] * -1.5 + tensor.abs().mean() + 0.5
-        else:
-            tensor[index] = tensor[0].roll(1) if tensor.dim() > 1 else tensor[0]
-        return tensor
-
-    return batch.map_inputs(change)
-
-
-def _outputs(twin: Twin, batch: Batch) -> Run:
-    """Give what every module gave at its first call, in the order of ending, and the prediction under ""."""
-    seen: Run = {}
-
-    def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        tensor = first_tensor(output)
-        if tensor is not None and path not in seen and tensor.layout is torch.strided and not tensor.is_nested:
-            seen[path] = type(module).__name__, tensor.detach().clone()
-
-    with tapped(twin.model, after=after):
-        predicted = twin.run(batch).predicted
-    if predicted is None:
-        raise NotApplicable("the model returns no tensor")
-    return {**seen, "": ("", predicted.detach().clone())}
+def _reference(twin: Twin, samples: Samples) -> tuple[Samples, Recording, bool]:
+    """Run as few samples as tell them from other dimensions; all of them where the model wants its batch size."""
+    shapes = {n for p in twin.model.parameters() if not torch.nn.parameter.is_lazy(p) for n in p.shape}
+    few = samples.head(steady_prime(samples.count, samples.lengths | shapes))
+    attempts = [(few, False), (few, True), (samples, False), (samples, True)]
+    for chosen, whole in attempts if twin.compute_loss is not None else attempts[::2]:
+        try:
+            return chosen, record(twin, chosen.batch, whole=whole), whole
+        except (Cancelled, OutOfTime, NotApplicable):
+            raise
+        except Exception:
+            continue
+    raise NotApplicable("the model does not run in eval mode; see forward-fails")
 
 
-def _difference(reference: Run, other: Run, path: str, kept: torch.Tensor) -> float:
-    """Give the largest change of the kept samples relative to the spread of the outputs."""
-    before, after = reference[path][1], other.get(path, reference[path])[1]
-    if before.shape != after.shape:
-        return float("inf")
-    a, b = before[kept].double(), after[kept].double()
-    finite = torch.isfinite(a) & torch.isfinite(b)
-    if not bool(finite.any()):
-        return 0.0
-    spread = float(a[finite].std(correction=0)) if int(finite.sum()) > 1 else 0.0
-    return float((a - b)[finite].abs().max()) / max(spread, float(a[finite].abs().mean()), 1e-12)
+def _changed(
+    twin: Twin, samples: Samples, reference: Recording, whole: bool
+) -> tuple[list[Recording], list[torch.Tensor]]:
+    """Replace one sample at a time, by its neighbour and by nonsense; what does not run or fit is left out."""
+    last = samples.count - 1
+    variants: list[tuple[int, Batch]] = [(k, samples.replaced(k, k - 1)) for k in sorted({last, last // 2, 1})]
+    variants += [(k, samples.distorted(k)) for k in sorted({last, last // 2})]
+    runs, masks = list[Recording](), list[torch.Tensor]()
+    for index, batch in variants:
+        try:
+            run = record(twin, batch, whole=whole)
+        except (Cancelled, OutOfTime):
+            raise
+        except Exception:
+            continue
+        if _shape(run) == _shape(reference):
+            runs.append(run)
+            masks.append(torch.arange(samples.count) == index)
+    if not runs:
+        raise NotApplicable("no sample can be replaced without changing the shape of the output")
+    return runs, masks
+
+
+def _shape(recording: Recording) -> tuple[int, ...] | None:
+    return tuple(recording.predicted.shape) if recording.predicted is not None else None
+
+
+def _spill_of(recordings: list[Recording], masks: list[torch.Tensor], count: int) -> float | None:
+    before = recordings[0].predicted
+    pairs = [(before, other.predicted) for other in recordings[1:]]
+    return spill([(a, b) for a, b in pairs if a is not None and b is not None], masks, count)
+
+
+def _first(
+    reference: Recording, changed: list[Recording], again: Recording, masks: list[torch.Tensor], count: int
+) -> Place | None:
+    """Give the first place where an untouched sample changes by more than repeating changes it."""
+    nothing = torch.zeros(count, dtype=torch.bool)
+
+    def mixes(values: tuple[torch.Tensor, ...]) -> bool:
+        before, repeated, *after = values
+        outside = spill([(before, value) for value in after], masks, count)
+        if outside is None or outside <= TELLS:
+            return False
+        return outside > 10 * (spill([(before, repeated)], [nothing], count) or 0.0)
+
+    return first_place([reference, again, *changed], mixes)
+
+
+def _uses_batch_statistics(twin: Twin, place: Place | None) -> bool:
+    """Whether the place is a batch normalisation that was told to keep no statistics of its own."""
+    module = dict(twin.model.named_modules()).get(place.path) if place is not None and not place.before else None
+    return isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.track_running_stats

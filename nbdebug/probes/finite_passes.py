@@ -1,0 +1,164 @@
+"""Do the numbers stay finite, forward and back, and if not: where is the first bad one born?"""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NbdebugError
+from nbdebug.evidence import FinitePasses, NonFinite, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_all
+from nbdebug.twin import Outcome, Twin
+from nbdebug.twin.births import Birth, OperationWatch, is_bad
+from nbdebug.twin.graph import NodeOwners, first_bad_node
+from nbdebug.twin.taps import paths_of, tapped, tensors_in
+
+__all__ = ["finite_passes", "several_batches"]
+
+BATCHES = 8
+SECONDS = 4.0
+
+
+def several_batches(twin: Twin, most: int) -> list[Batch]:
+    """Give some batches: as many as asked, fewer where drawing them is slow."""
+    begun = time.monotonic()
+    batches = twin.batches(2)
+    return batches if time.monotonic() - begun > 0.3 else twin.batches(most)
+
+
+@probe
+def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses:
+    """Run several batches in both modes and trace the first number that is not finite back to its birth."""
+    require_run(trial)
+    twin.ready_to_train()
+    batches, quiet, bad_inputs, trains = several_batches(twin, BATCHES), None, 0, True
+    begun, seen = time.monotonic(), 0
+    for index, batch in enumerate(batches):
+        if seen and time.monotonic() - begun > SECONDS:
+            break
+        control.progress(index / len(batches), f"looking for NaN in batch {index}")
+        for mode in ("training", "eval"):
+            twin.model.zero_grad(set_to_none=True)
+            found, trains = _examine(twin, batch, index, mode)
+            if found is not None and found[1].operation == "input":
+                bad_inputs += 1
+            elif found is not None and found[0] == "quiet":
+                quiet = quiet or found[1]
+            elif found is not None:
+                return FinitePasses(seen + 1, **{found[0]: found[1]}, bad_inputs=bad_inputs, has_gradient=trains)
+        seen += 1
+    return FinitePasses(seen, quiet=quiet, bad_inputs=bad_inputs, has_gradient=trains)
+
+
+def _examine(twin: Twin, batch: Batch, index: int, mode: str) -> tuple[tuple[str, NonFinite] | None, bool]:
+    """Run one batch in one mode; give what is wrong, and whether there is a gradient at all."""
+    with twin.mode(training=False) if mode == "eval" else nullcontext():
+        seed_all(index)
+        outcome = twin.run(batch)
+        loss = outcome.loss
+        trains = isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1
+        if bad := _forward_harm(outcome):
+            return ("forward", _trace_forward(twin, batch, index, mode, bad)), trains
+        if trains and mode == "training":
+            loss.backward()
+            if harmed := _harmed_parameter(twin):
+                return ("backward", _trace_backward(twin, batch, index, mode, harmed)), trains
+        if outcome.predicted is not None and is_bad(outcome.predicted) == "NaN":
+            return ("quiet", _trace_forward(twin, batch, index, mode, "the outputs")), trains
+    return None, trains
+
+
+def _forward_harm(outcome: Outcome) -> str:
+    """Name what is bad in the end; outputs alone do not count, because a loss may mask them."""
+    if isinstance(outcome.loss, torch.Tensor) and is_bad(outcome.loss):
+        return "the loss"
+    return ""
+
+
+def _harmed_parameter(twin: Twin) -> str:
+    for name, parameter in twin.model.named_parameters():
+        if parameter.grad is not None and is_bad(parameter.grad):
+            return name
+    return ""
+
+
+def _trace_forward(twin: Twin, batch: Batch, index: int, mode: str, reached: str) -> NonFinite:
+    """Run the batch again with the same luck and every operation watched."""
+    owners, called = NodeOwners(), list[bool]()
+
+    def place() -> str:
+        return owners.innermost or _outside(twin, bool(called))
+
+    def before(path: str, module: Any, inputs: Any) -> None:
+        called.append(True)
+        owners.before(path, module, inputs)
+
+    watch = OperationWatch(place)
+    _tell_what_is_given(watch, twin, batch)
+    seed_all(index)
+    try:
+        with tapped(twin.model, after=owners.after, before=before), watch:
+            outcome = twin.run(batch)
+        ends = [outcome.loss, *tensors_in(outcome.output)] if reached == "the loss" else tensors_in(outcome.output)
+        births = [watch.origin_of(t) for t in ends if isinstance(t, torch.Tensor) and is_bad(t)]
+        birth = next((b for b in births if b is not None), None)
+    except NbdebugError:
+        raise
+    except Exception:  # some operations cannot be watched; what is wrong is still said
+        birth = None
+    return _said(birth, twin, index, mode, reached)
+
+
+def _tell_what_is_given(watch: OperationWatch, twin: Twin, batch: Batch) -> None:
+    for name, tensor in twin.model.named_buffers():
+        watch.given(tensor, name, "buffer")
+    for name, tensor in twin.model.named_parameters():
+        if not torch.nn.parameter.is_lazy(tensor):
+            watch.given(tensor.detach(), name, "parameter")
+    for name, tensor in {**batch.inputs, **batch.targets}.items():
+        watch.given(tensor, name, "input")
+
+
+def _outside(twin: Twin, called: bool) -> str:
+    """Name the code that runs when no module does."""
+    if twin.compute_loss is not None:
+        return "compute_loss"
+    return "loss_fn" if called else "model"
+
+
+def _trace_backward(twin: Twin, batch: Batch, index: int, mode: str, reached: str) -> NonFinite:
+    """Run the batch again with every node of the graph watched."""
+    owners = NodeOwners()
+    twin.model.zero_grad(set_to_none=True)
+    seed_all(index)
+    try:
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):
+            with tapped(twin.model, after=owners.after, before=owners.before):
+                outcome = twin.run(batch)
+            owners.claim(outcome.loss, _outside(twin, True))
+            birth = first_bad_node(outcome.loss, owners)
+    except NbdebugError:
+        raise
+    except Exception:
+        birth = None
+    return _said(birth, twin, index, mode, f"the gradient of {reached}")
+
+
+def _said(birth: Birth | None, twin: Twin, index: int, mode: str, reached: str) -> NonFinite:
+    if birth is None:
+        return NonFinite("NaN", "", "", "", "", (), "", (), reached, index, mode)
+    where = birth.where or _outside(twin, True)
+    module = paths_of(twin.model).get(where)
+    kind = birth.result if birth.kind == "inf" and birth.result in ("inf", "-inf") else birth.kind
+    return NonFinite(
+        kind, birth.operation, where, type(module).__name__ if module is not None else "", birth.source,
+        birth.values, birth.dtype, birth.position,
+        reached, index, mode,
+    )  # fmt: skip

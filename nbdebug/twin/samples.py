@@ -1,0 +1,147 @@
+"""Which dimension of a batch holds the samples, and how to exchange one of them in all inputs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from nbdebug.errors import NotApplicable
+from nbdebug.subject import Batch, Subject
+from nbdebug.twin import Twin
+
+__all__ = ["Samples", "samples_of"]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A batch with the dimension and the number of its samples; `sure` is whether the loader says so itself."""
+
+    batch: Batch
+    axis: int
+    count: int
+    sure: bool
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether this tensor has the samples' dimension."""
+        return tensor.dim() > self.axis and tensor.shape[self.axis] == self.count
+
+    def map(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> Batch:
+        """Change every input that has the samples' dimension, moved to the front and back for the change."""
+
+        def at_front(name: str, tensor: torch.Tensor) -> torch.Tensor:
+            if not self.holds(tensor):
+                return tensor
+            return change(name, tensor.movedim(self.axis, 0).clone()).movedim(0, self.axis)
+
+        return self.batch.map_inputs(at_front)
+
+    def replaced(self, index: int, by: int) -> Batch:
+        """Put one sample's values in the place of another's; targets stay."""
+
+        def change(_: str, tensor: torch.Tensor) -> torch.Tensor:
+            tensor[index] = tensor[by].clone()
+            return tensor
+
+        return self.map(change)
+
+    def distorted(self, index: int) -> Batch:
+        """Make one sample large and strange where it is made of real numbers; ids and masks stay as they are."""
+
+        def change(_: str, tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor[index] = tensor[index] * -3 + tensor.abs().mean() + 1
+            return tensor
+
+        return self.map(change)
+
+    def head(self, count: int) -> Samples:
+        """Give the first so many samples; where they do not come first, all of them."""
+        if self.axis != 0 or count >= self.count:
+            return self
+        return replace(self, batch=self.batch.head(count), count=count)
+
+    @property
+    def lengths(self) -> set[int]:
+        """The lengths of all dimensions that are not the samples'."""
+        tensors = self.batch.inputs.values()
+        return {n for t in tensors for dim, n in enumerate(t.shape) if dim != self.axis and n > 1}
+
+
+def samples_of(twin: Twin, batch: Batch | None = None) -> Samples:
+    """Say where the samples of the first batch are, or that its rows are no samples."""
+    batch = batch if batch is not None else twin.batch()
+    tensors = [t for t in batch.inputs.values() if t.dim() > 0]
+    if not tensors:
+        raise NotApplicable("the inputs of the batch hold no tensor with a dimension for the samples")
+    drawn = _drawn_by_loader(twin.subject)
+    if drawn is not None and batch.size != min(drawn, batch.size) and batch.size % drawn:
+        return _time_first(batch, tensors, drawn)
+    if drawn is not None:
+        return _counted(twin.subject, batch, tensors, drawn)
+    _refuse_graphs(twin, batch)
+    target = batch.target if batch.has_target else None
+    if isinstance(target, torch.Tensor) and target.dim() > 0 and target.shape[0] != tensors[0].shape[0]:
+        first = int(target.shape[0])
+        if all(t.dim() > 1 and t.shape[1] == first for t in tensors):
+            return Samples(batch, 1, first, False)
+    paired = isinstance(target, torch.Tensor) and target.dim() > 1 and target.shape[:2] == tensors[0].shape[:2]
+    return Samples(batch, 0, batch.size, not paired)
+
+
+def _drawn_by_loader(subject: Subject) -> int | None:
+    """Give the number of samples that the loader puts into its first batch, where it says so."""
+    size = getattr(subject.feed.loader, "batch_size", None)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        return None
+    return min(size, subject.feed.total) if subject.feed.total else size
+
+
+def _counted(subject: Subject, batch: Batch, tensors: list[torch.Tensor], drawn: int) -> Samples:
+    first = [t for t in tensors if t.shape[0] == drawn]
+    second = [t for t in tensors if t.dim() > 1 and t.shape[1] == drawn]
+    if first and len(second) == len(tensors) and _collates_second(subject):
+        return Samples(batch, 1, drawn, True)
+    if first:
+        return Samples(batch, 0, drawn, True)
+    return _time_first(batch, tensors, drawn) if second else Samples(batch, 0, batch.size, False)
+
+
+def _time_first(batch: Batch, tensors: list[torch.Tensor], drawn: int) -> Samples:
+    if all(t.dim() > 1 and t.shape[1] == drawn for t in tensors):
+        return Samples(batch, 1, drawn, True)
+    raise NotApplicable(
+        f"the loader draws {drawn} samples and the inputs have {batch.size} rows: a row is not a sample here"
+    )
+
+
+def _collates_second(subject: Subject) -> bool:
+    """Ask the loader's own collate, with two samples, whether it puts them into the second dimension."""
+    dataset = subject.feed.dataset
+    try:
+        pair = subject.wrap(subject.feed.collate([dataset[0], dataset[1]]))
+    except Exception:
+        return False
+    tensors = [t for t in pair.inputs.values() if t.dim() > 1]
+    return bool(tensors) and all(t.shape[1] == 2 and t.shape[0] != 2 for t in tensors)
+
+
+def _refuse_graphs(twin: Twin, batch: Batch) -> None:
+    """Refuse a batch whose rows are nodes of a graph, because they are meant to talk to each other."""
+    inputs, rows = list(batch.inputs.values()), batch.size
+    held: list[Any] = [*inputs[1:], *twin.model.buffers()]
+    held += [value for module in twin.model.modules() for value in vars(module).values()]
+    for tensor in held:
+        if isinstance(tensor, torch.Tensor) and _joins_rows(tensor, rows):
+            raise NotApplicable("the rows of the batch are joined by a graph, so they are no independent samples")
+
+
+def _joins_rows(tensor: torch.Tensor, rows: int) -> bool:
+    if tensor.layout is not torch.strided:
+        return True
+    if tensor.dim() != 2:
+        return False
+    edges = tensor.shape[0] == 2 and tensor.dtype == torch.int64 and rows != 2
+    return edges or tuple(tensor.shape) == (rows, rows)
