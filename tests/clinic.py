@@ -35,6 +35,7 @@ class Healthy:
     make: Make
     epochs: int
     good: Callable[[float, float], bool]
+    accuracy: float | None = None
 
 
 PATIENTS: list[Patient] = []
@@ -51,11 +52,20 @@ def patient(check: str, *, where: str | tuple[str, ...] | None = None) -> Callab
     return register
 
 
-def healthy(*, epochs: int = 10, good: Callable[[float, float], bool] = lambda first, last: last < 0.5 * first) -> Any:
-    """Register a healthy set-up; `good(first_loss, last_loss)` says whether real training came to a good result."""
+def healthy(
+    *,
+    epochs: int = 10,
+    good: Callable[[float, float], bool] = lambda first, last: last < 0.5 * first,
+    accuracy: float | None = None,
+) -> Any:
+    """Register a healthy set-up, with what a good result is after real training.
+
+    `good(first_loss, last_loss)` judges the loss of the first and the last epoch; `accuracy` is the share of right
+    answers that it has to reach on its validation data (or on the training data where there is no other).
+    """
 
     def register(make: F) -> F:
-        HEALTHY.append(Healthy(make.__name__, make, epochs, good))
+        HEALTHY.append(Healthy(make.__name__, make, epochs, good, accuracy))
         return make
 
     return register

@@ -1,0 +1,92 @@
+"""Train a set-up as its user would, on itself, and say how well it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nbdebug.subject import Batch, Subject
+from nbdebug.subject.loss import main_output, own_loss
+
+
+@dataclass(frozen=True)
+class Training:
+    """The mean loss of every epoch, and the share of right answers at the end where there is such a thing."""
+
+    losses: tuple[float, ...]
+    accuracy: float | None
+
+
+def train(setup: dict[str, Any], epochs: int) -> Training:
+    """Train for so many epochs with the set-up's own step, loss, optimizer and scheduler."""
+    subject = Subject(**setup)
+    setup["model"].train()
+    losses = []
+    for _ in range(epochs):
+        taken = [_step(setup, subject, raw) for raw in setup["loader"]]
+        losses.append(sum(taken) / len(taken))
+    return Training(tuple(losses), accuracy(setup))
+
+
+def _step(setup: dict[str, Any], subject: Subject, raw: Any) -> float:
+    optimizer, scheduler = setup["optimizer"], setup.get("scheduler")
+    if "train_step" in setup:
+        loss = setup["train_step"](setup["model"], raw, setup.get("loss_fn"), optimizer)
+    else:
+        loss = optimizer.step(lambda: _backward(setup, subject, raw))
+    if scheduler is not None:
+        scheduler.step()
+    return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+
+def _backward(setup: dict[str, Any], subject: Subject, raw: Any) -> torch.Tensor:
+    setup["optimizer"].zero_grad()
+    loss = loss_of(setup, subject.wrap(raw))
+    loss.backward()
+    return loss
+
+
+def loss_of(setup: dict[str, Any], batch: Batch) -> torch.Tensor:
+    """Give the loss as the user's loop would compute it."""
+    if "compute_loss" in setup:
+        return setup["compute_loss"](setup["model"], batch.raw, setup.get("loss_fn"))
+    output = setup["model"](*batch.args, **batch.kwargs)
+    if setup.get("loss_fn") is None:
+        loss = own_loss(output)
+        assert loss is not None, "a set-up without loss_fn has to return its own loss"
+        return loss
+    return setup["loss_fn"](output, batch.target)
+
+
+@torch.no_grad()
+def accuracy(setup: dict[str, Any]) -> float | None:
+    """Give the share of right answers on the validation data, or on the training data where there is no other."""
+    subject, right = Subject(**setup), []
+    setup["model"].eval()
+    for raw in setup.get("val_loader") or setup["loader"]:
+        batch = subject.wrap(raw)
+        found = _right(main_output(setup["model"](*batch.args, **batch.kwargs)), batch.target)
+        if found is None:
+            break
+        right.append(found)
+    setup["model"].train()
+    return float(torch.cat(right).double().mean()) if right else None
+
+
+def _right(predicted: torch.Tensor | None, target: Any) -> torch.Tensor | None:
+    """Say which answers are right, whichever dimension holds the classes; None where nothing is right or wrong."""
+    if predicted is None or not isinstance(target, torch.Tensor):
+        return None
+    if predicted.shape == target.shape and bool(((target == 0) | (target == 1)).all()):
+        between = bool(((predicted >= 0) & (predicted <= 1)).all())
+        return ((predicted > (0.5 if between else 0.0)) == (target > 0.5)).flatten()
+    if predicted.shape == target.shape and target.is_floating_point():
+        soft = target.dim() == 2 and bool((target.sum(1) - 1).abs().max() < 1e-3)
+        return predicted.argmax(1) == target.argmax(1) if soft else None
+    if predicted.dim() != target.dim() + 1:
+        return None
+    dim = 1 if predicted.shape[2:] == target.shape[1:] else predicted.dim() - 1
+    counted = (target >= 0) & (target < predicted.shape[dim])
+    return (predicted.argmax(dim) == target)[counted]
