@@ -69,6 +69,21 @@ TREE: tuple[Stage, ...] = (
         "Start right",
         (
             Step(
+                "loss-reads-outputs",
+                "Does the loss get what it expects?",
+                "A loss that gets the wrong kind of outputs or targets runs, and teaches something else.",
+                (
+                    "loss-sign-flipped",
+                    "softmax-over-wrong-dim",
+                    "softmax-before-cross-entropy",
+                    "probabilities-into-nll",
+                    "sigmoid-before-bce-with-logits",
+                    "logits-into-bce",
+                    "wrong-loss-for-task",
+                    "clamped-output",
+                ),
+            ),
+            Step(
                 "first-loss",
                 "Is the first loss what guessing would give?",
                 "A model that knows nothing should say that nothing is known.",

@@ -1,0 +1,64 @@
+"""Raw scores where probabilities are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import LossResponse
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["logits_into_bce"]
+
+
+@check(
+    explains=("forward-fails", "non-finite-forward", "non-finite-backward", "batch-not-memorised", "initial-loss-off")
+)
+def logits_into_bce(
+    response: LossResponse,
+    *,
+    slack: float = 1e-6,  # rounding of a sigmoid in single precision
+) -> Iterator[Finding]:
+    """The loss takes the logarithm of the outputs, but they are raw scores and not probabilities.
+
+    nbdebug hands the loss made-up outputs: one whose gradient follows 1/p and 1/(1-p) expects probabilities. Then it
+    scales the last layer up and down and looks whether the outputs stay between 0 and 1.
+
+    Why it matters: outside of 0…1 the logarithm does not exist. torch's BCELoss stops with an error there; a loss
+    written by hand gives NaN, or no gradient where it clamps.
+
+    What to try: use the loss that takes logits, or end the model with a sigmoid (a softmax for exclusive classes).
+    """
+    heads = [head for head in response.heads if head.family == "probabilities"]
+    if not heads:
+        raise NotApplicable("the loss does not take the logarithm of its inputs")
+    for head in heads:
+        if head.low >= -slack and head.high <= 1 + slack:
+            continue
+        outside = head.seen_low < -slack or head.seen_high > 1 + slack
+        many = head.target is not None and head.target.shape != head.shape and head.classes > 1
+        remedy = (
+            Remedy("Use cross-entropy, which takes raw scores.", "loss_fn = nn.CrossEntropyLoss()")
+            if many
+            else Remedy("Use the loss that takes raw scores.", "loss_fn = nn.BCEWithLogitsLoss()")
+        )
+        yield Finding(
+            f"{response.begins} expects probabilities, but {head.place} ({head.module}) gives values between "
+            f"{head.seen_low:.3g} and {head.seen_high:.3g}"
+            + ("." if outside else "; they are within 0 and 1 only by luck, nothing keeps them there."),
+            where=head.place,
+            severity="bug" if outside and not response.assumed else "suspect",
+            evidence={
+                "lowest output": head.seen_low,
+                "highest output": head.seen_high,
+                "lowest with the last layer scaled": head.low,
+                "highest with the last layer scaled": head.high,
+                "threshold": "0 to 1",
+                "source": "37 reasons, 19; documentation of torch.nn.BCELoss",
+            },
+            remedies=(
+                remedy,
+                Remedy("Or squash the outputs.", f"return scores.{'softmax(dim=1)' if many else 'sigmoid()'}"),
+            ),
+        )
