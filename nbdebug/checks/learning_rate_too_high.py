@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from nbdebug.evidence import RateTrials
+from nbdebug.evidence import Curve, RateTrials
 from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -23,13 +24,13 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
     What to try: take the learning rate that worked here, and let a schedule with a warm-up raise it if need be.
     """
     own = trials.own
-    lower = [curve for curve in trials.trials if curve.learning_rate < trials.rate and curve.learned]
-    if own.learned or own.outcome == "plateaus" or not lower:
+    lower = [curve for curve in trials.trials if curve.learning_rate < trials.rate and _much_better(curve, own)]
+    if own.outcome == "memorised" or not lower:
         return
     works = max(lower, key=lambda curve: curve.learning_rate)
     yield Finding(
-        f"At the learning rate {trials.rate:g} the loss on one batch "
-        f"{own.outcome.replace('not-finite', 'becomes NaN')} (from {own.first:.3g} to {own.last:.3g}); at {works.learning_rate:g} it falls to {works.last:.3g}.",
+        f"At the learning rate {trials.rate:g} the loss on one batch {_way(own)} (from {own.first:.3g} to "
+        f"{own.last:.3g}); at {works.learning_rate:g} it falls to {works.last:.3g}.",
         where="optimizer",
         severity="suspect" if trials.assumed else "bug",
         evidence={
@@ -47,4 +48,21 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
         exhibit=Lines.of_losses(
             ((f"{c.learning_rate:g}", c.losses) for c in trials.trials), "Loss on one batch by learning rate"
         ),
+    )
+
+
+def _much_better(curve: Curve, own: Curve) -> bool:
+    """Whether this training learned, without a jump, far more than the one at the rate in use."""
+    removed, removed_by_own = curve.first - curve.last, own.first - own.last
+    finite = math.isfinite(own.last)
+    return curve.learned and not curve.spiked and (not finite or removed > 2 * max(removed_by_own, 0.0))
+
+
+def _way(own: Curve) -> str:
+    if own.outcome == "not-finite":
+        return "becomes NaN"
+    return (
+        f"jumps to {max(own.losses):.3g} and {own.outcome.replace('falling', 'comes back')}"
+        if own.spiked
+        else own.outcome
     )

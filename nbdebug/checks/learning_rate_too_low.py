@@ -39,8 +39,8 @@ def learning_rate_too_low(
     if works.first - works.last < gain * max(own.first - own.last, 0.0):
         return
     yield Finding(
-        f"One step at the learning rate {trials.rate:g} changes the weights by {trials.update_ratio:.1e} of their size; "
-        f"in {trials.steps} steps the loss on one batch goes from {own.first:.3g} to {own.last:.3g}, at "
+        f"One step at the learning rate {trials.rate:g} changes the weights by {trials.update_ratio:.1e} of their "
+        f"size; in {trials.steps} steps the loss on one batch goes from {own.first:.3g} to {own.last:.3g}, at "
         f"{works.learning_rate:g} to {works.last:.3g}.",
         where="optimizer",
         severity="suspect",

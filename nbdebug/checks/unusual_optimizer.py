@@ -40,7 +40,8 @@ def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
             if value is None or low <= value <= high:
                 continue
             yield Finding(
-                f"{optimizer.name} has {name} = {value:g}; networks are trained with {low:g} to {high:g}, usually {usual:g}.",
+                f"{optimizer.name} has {name} = {value:g}; networks are trained with {low:g} to {high:g}, usually "
+                f"{usual:g}.",
                 where=f"optimizer.param_groups[{index}]",
                 severity="suspect",
                 evidence={name: value, "threshold": f"{low:g} to {high:g}", "source": "published training recipes"},

@@ -69,6 +69,11 @@ class Curve:
         return min(self.losses)
 
     @property
+    def spiked(self) -> bool:
+        """Whether the loss jumped to more than twice its first value on the way."""
+        return max(self.losses) > self.first + max(abs(self.first), 1e-6)
+
+    @property
     def learned(self) -> bool:
         """Whether the batch was learned, or was on a good way to be."""
         return self.outcome in ("memorised", "falling")
@@ -111,34 +116,35 @@ class RateTrials:
 
 @dataclass(frozen=True)
 class BlindRun:
-    """Short trainings on the data, on inputs of zeros, and on inputs shuffled against their targets.
+    """The overfit experiment again, with the inputs of one sample put in the place of everybody's.
 
-    Each is the share of the first loss that was removed on a fixed set of samples, after the same number of steps.
+    What is learned so cannot come from the inputs; `sighted` is the same training with the real ones.
     """
 
-    gain: float
-    gain_on_zeros: float
-    gain_on_shuffled: float
-    steps: int
+    blind: Curve
+    sighted: Curve
     samples: int
-    noise: float
 
 
 @dataclass(frozen=True)
 class ShortRun:
-    """A short real training through the loader: losses, quality before and after, and where the time went."""
+    """A short real training through the loader: losses, quality before and after, and where the time went.
+
+    Quality and loss are measured on the same samples before and after. `ratios` are, for each weight matrix, the median
+    over the first steps of |change| / |weight|; `settled` says that the loss has stopped falling though weights moved.
+    """
 
     losses: tuple[float, ...]
-    steps: int
+    samples: int
     fit_before: Fit | None
     fit_after: Fit | None
-    held_out_loss_before: float
-    held_out_loss_after: float
+    loss_before: float
+    loss_after: float
+    settled: bool
     loading_seconds: float
     training_seconds: float
     workers: int
-    update_ratios: tuple[tuple[str, float], ...] = ()
-    baselines: tuple[tuple[str, float], ...] = ()  # the same measure for simple models, where it can be had
+    ratios: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
-from nbdebug.twin.training import train_on
+from nbdebug.twin.training import hurry, train_on
 
 __all__ = ["overfit_one_batch"]
 
@@ -23,10 +23,12 @@ def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
     """Train on one small batch again and again, with the optimizer given, until the answer is clear."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
+    hurry(twin)
     curve = train_on(twin, batch, STEPS, lambda f: control.progress(0.7 * f, "learning one batch by heart"))
     pair = None
     if not curve.learned and batch.size > 2:
         again = twin.fresh()
+        hurry(again)
         pair = train_on(
             again, _two_apart(batch), STEPS, lambda f: control.progress(0.7 + 0.3 * f, "learning two samples by heart")
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from nbdebug.control import Control
-from nbdebug.evidence import Curve, RateTrials, TrialRun
 from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Curve, RateTrials, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
@@ -17,8 +17,9 @@ __all__ = ["rate_trials"]
 
 STEPS = 40
 SAMPLES = 16
-FACTORS = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)  # downwards, until one learns
-RAISES = (10.0, 100.0, 1000.0, 10_000.0)  # upwards, while the one in use hardly moves
+LOWER = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # tried in turn, until one learns
+HIGHER = (100.0, 1e3, 1e4, 1e5, 1e6)
+CREEPING = 1e-4  # TheDeepChecker: updates below this share of the weights are small
 
 
 @probe
@@ -31,27 +32,29 @@ def rate_trials(twin: Twin, trial: TrialRun, control: Control) -> RateTrials:
     batch = twin.batch().head(SAMPLES)
     ratio = _update_ratio(twin.fresh(), batch)
     own = _trial(twin, batch, 1.0, control)
+    factors: tuple[float, ...] = ()
+    if own.outcome != "memorised":
+        factors = LOWER if _in_trouble(own) or not own.learned else ()
+    if not _in_trouble(own) and ratio < CREEPING:
+        factors = HIGHER
     others: list[Curve] = []
-    failed = own.outcome in ("rises", "explodes", "not-finite", "oscillates")
-    for factor in FACTORS[1:] if failed else RAISES if own.outcome != "memorised" and _slow(own) else ():
+    for factor in factors:
         others.append(_trial(twin.fresh(), batch, factor, control))
-        if others[-1].learned and failed:
-            break
-        if not failed and others[-1].outcome in ("memorised", "explodes", "not-finite", "rises"):
+        if others[-1].learned or (factor > 1 and _in_trouble(others[-1])):
             break
     trials = tuple(sorted([own, *others], key=lambda curve: curve.learning_rate))
     return RateTrials(rate, twin.owns_optimizer, trials, ratio, STEPS)
+
+
+def _in_trouble(curve: Curve) -> bool:
+    """Whether the loss did what it does when steps are too large, be it only at the start."""
+    return curve.spiked or curve.outcome in ("rises", "explodes", "not-finite", "oscillates")
 
 
 def _trial(twin: Twin, batch: Batch, factor: float, control: Control) -> Curve:
     scale_learning_rate(twin, factor)
     text = f"training at the learning rate {learning_rate(twin):.2g}"
     return train_on(twin, batch, STEPS, lambda fraction: control.progress(fraction, text))
-
-
-def _slow(curve: Curve) -> bool:
-    """Whether hardly anything was removed from the loss."""
-    return curve.first - curve.best < 0.3 * abs(curve.first)
 
 
 def _update_ratio(twin: Twin, batch: Batch) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 
@@ -12,8 +13,9 @@ from nbdebug.subject import Batch
 from nbdebug.twin import Twin
 from nbdebug.twin.task import class_dim, task_of
 
-__all__ = ["fit_of", "judge", "learning_rate", "scale_learning_rate", "train_on"]
+__all__ = ["fit_of", "hurry", "judge", "learning_rate", "scale_learning_rate", "train_on"]
 
+HASTE = 10.0
 EXPLODED = 100.0  # times the first loss: no healthy step does that
 STEADY = 8  # the last so many losses decide that a batch is learned
 
@@ -41,6 +43,12 @@ def scale_learning_rate(twin: Twin, factor: float) -> None:
         group["lr"] = group["lr"] * factor
 
 
+def hurry(twin: Twin) -> None:
+    """Learn faster where no optimizer was given: the default is for whole data sets, and patience is short."""
+    if twin.owns_optimizer:
+        scale_learning_rate(twin, HASTE)
+
+
 def _is_clear(losses: list[float]) -> bool:
     if not math.isfinite(losses[-1]):
         return True
@@ -57,10 +65,10 @@ def judge(losses: list[float], fit: Fit | None) -> str:
     last = _median(losses[-tenth:])
     if last > first + (EXPLODED - 1) * max(abs(first), 1e-3):
         return "explodes"
-    if fit is not None and fit.is_perfect or 0 <= last < 0.1 * first:  # torchtest2: to 10 % of the start
+    if (fit is not None and fit.is_perfect) or 0 <= last < 0.1 * first:  # torchtest2: to 10 % of the start
         return "memorised"
     tail = losses[len(losses) // 2 :]
-    wobble = _median([abs(b - a) for a, b in zip(tail, tail[1:], strict=False)] or [0.0])
+    wobble = _median([abs(b - a) for a, b in pairwise(tail)] or [0.0])
     if last > first + max(0.05 * abs(first), 3 * wobble):  # TheDeepChecker: 5 % is a change
         return "rises"
     if wobble > 0.2 * max(abs(first), 1e-6) and not (fit is not None and fit.above_chance > 0.5):
@@ -68,8 +76,9 @@ def judge(losses: list[float], fit: Fit | None) -> str:
     dropped = first - last
     if dropped < max(0.05 * abs(first), 2 * wobble):
         return "plateaus"
-    recent = _median(losses[len(losses) // 2 : len(losses) // 2 + tenth]) - last
-    settled = recent < 0.02 * dropped
+    quarter = 3 * len(losses) // 4
+    recent = _median(losses[quarter : quarter + tenth]) - last
+    settled = recent < 0.05 * dropped
     return "plateaus" if settled and fit is not None and fit.above_chance < 0.5 else "falling"
 
 

@@ -1,0 +1,53 @@
+"""Train on inputs that say nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import BlindRun, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.probes.overfit_one_batch import SAMPLES
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.twin import Twin
+from nbdebug.twin.training import hurry, train_on
+
+__all__ = ["blind_run"]
+
+STEPS = 80
+
+
+@probe
+def blind_run(twin: Twin, trial: TrialRun, control: Control) -> BlindRun:
+    """Learn one small batch with its inputs, and again with one sample's inputs for all."""
+    require_run(trial)
+    batch = twin.batch().head(SAMPLES)
+    if not batch.has_target:
+        raise NotApplicable("there is no target apart from the inputs")
+    if not _targets_differ(batch):
+        raise NotApplicable("all targets of the batch are the same, so nothing can be told from it")
+    hurry(twin)
+    sighted = train_on(twin, batch, STEPS, lambda f: control.progress(f / 2, "learning one batch"))
+    other = twin.fresh()
+    hurry(other)
+    blind = train_on(
+        other, _same_for_all(batch), STEPS, lambda f: control.progress(0.5 + f / 2, "learning it without inputs")
+    )
+    return BlindRun(blind, sighted, batch.size)
+
+
+def _same_for_all(batch: Batch) -> Batch:
+    """Give every sample the inputs of the first: valid values that tell nobody apart."""
+
+    def change(_: str, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() == 0 or tensor.shape[0] != batch.size:
+            return tensor
+        return tensor[:1].expand_as(tensor).clone()
+
+    return batch.map_inputs(change)
+
+
+def _targets_differ(batch: Batch) -> bool:
+    return any(t.dim() > 0 and len(t) == batch.size and bool((t != t[:1]).any()) for t in batch.targets.values())
