@@ -40,7 +40,8 @@ def rate_trials(twin: Twin, trial: TrialRun, control: Control) -> RateTrials:
     others: list[Curve] = []
     for factor in factors:
         others.append(_trial(twin.fresh(), batch, factor, control))
-        if others[-1].learned or (factor > 1 and _in_trouble(others[-1])):
+        trouble = _in_trouble(others[-1])
+        if (others[-1].learned and not trouble) or (factor > 1 and trouble):
             break
     trials = tuple(sorted([own, *others], key=lambda curve: curve.learning_rate))
     return RateTrials(rate, twin.owns_optimizer, trials, ratio, STEPS)
