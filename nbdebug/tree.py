@@ -38,7 +38,20 @@ TREE: tuple[Stage, ...] = (
     Stage(
         "data",
         "Look at the data",
-        (),
+        (
+            Step(
+                "reading",
+                "Does reading a sample leave it as it is, and is chance drawn as it should be?",
+                "What changes from epoch to epoch without being meant to cannot be learned.",
+                ("data-changed-by-reading", "destructive-augmentation", "worker-twins"),
+            ),
+            Step(
+                "splits",
+                "Are training and validation data apart, and alike?",
+                "Only then does the validation error say anything about new data.",
+                ("split-leakage", "split-shift"),
+            ),
+        ),
     ),
     Stage(
         "run",

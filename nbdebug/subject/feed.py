@@ -84,13 +84,16 @@ class Feed:
     @property
     def within(self) -> list[int] | None:
         """The indices that the loader can draw where a sampler chooses among them; None means all of them."""
-        if self.dataset is None:
-            return None
-        sampler = self._kept.sampler
-        chosen = getattr(self._kept.batch_sampler, "sampler", None) is not sampler and self._kept.batch_sampler
-        if type(sampler) in (RandomSampler, SequentialSampler) and not chosen:
+        if self.dataset is None or self.draws_everything:
             return None
         return sorted(set(self.order() or ()))
+
+    @property
+    def draws_everything(self) -> bool:
+        """Whether a sampler of the usual kind goes over the whole data set, so that its order need not be laid out."""
+        sampler = self._kept.sampler
+        chosen = getattr(self._kept.batch_sampler, "sampler", None) is not sampler and self._kept.batch_sampler
+        return type(sampler) in (RandomSampler, SequentialSampler) and not chosen
 
     def order(self, limit: int = 100_000) -> list[int] | None:
         """Give the indices that one pass draws, in order, without reading a sample."""
@@ -168,7 +171,10 @@ def _index_batches(loader: Any) -> Iterator[list[Any]]:
 def _flat(batches: Iterator[list[Any]]) -> Iterator[int]:
     for batch in batches:
         for index in batch:
-            yield from (int(i) for i in index) if isinstance(index, (list, tuple)) else (int(index),)
+            if isinstance(index, (list, tuple)):
+                yield from map(int, index)
+            else:
+                yield int(index)
 
 
 def _called(factory: Callable[[], Any], name: str) -> Iterable[Any]:

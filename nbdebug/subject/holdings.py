@@ -17,6 +17,7 @@ from nbdebug.subject.provenance import is_users_class, is_users_function, method
 __all__ = [
     "GENERATORS",
     "Holdings",
+    "arrays_in",
     "copy_generator",
     "data_in",
     "generators_in",
@@ -88,6 +89,11 @@ def heavy_parts(*roots: Any, size: int = 1_000_000, length: int = 10_000) -> lis
 def generators_in(*roots: Any) -> list[Any]:
     """List the random generators of torch, NumPy and Python that these objects hold, or that their code names."""
     return [part for part, _ in _walk(list(roots)) if isinstance(part, GENERATORS)]
+
+
+def arrays_in(*roots: Any) -> list[Any]:
+    """List the tensors and arrays that these objects hold; of long containers, some."""
+    return [part for part, _ in _walk(list(roots)) if isinstance(part, (torch.Tensor, np.ndarray))]
 
 
 def data_in(*roots: Any) -> list[Any]:

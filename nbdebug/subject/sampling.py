@@ -20,7 +20,7 @@ from nbdebug.subject.feed import Feed
 
 __all__ = ["Draw", "Failure", "at_random", "in_order"]
 
-ORDER_AT_MOST = 2_000_000  # indices of one pass that are looked at; above, samples are drawn from the whole data set
+ORDER_AT_MOST = 2_000_000  # indices of one pass that are looked at where a sampler chooses
 
 Wrap = Callable[[Any], Batch]
 Poll = Callable[[], None]
@@ -66,12 +66,21 @@ def at_random(feed: Feed, wrap: Wrap, until: float, poll: Poll) -> Iterator[Draw
     if feed.gives_whole_batches:
         whole = list(islice(feed.plan() or (), ORDER_AT_MOST))
         return _planned(feed, wrap, (whole[i] for i in torch.randperm(len(whole)).tolist()), until, poll)
-    order = torch.tensor(feed.order(ORDER_AT_MOST) or [0], dtype=torch.int64)
-    if len(order) >= ORDER_AT_MOST:
-        order = torch.randint(0, total, (ORDER_AT_MOST // 10,))
-    order = order[torch.randperm(len(order))]
     size = max(1, min(feed.loader.batch_size or 64, 256))
-    return _planned(feed, wrap, (chunk.tolist() for chunk in order.split(size)), until, poll)
+    return _planned(feed, wrap, _chunks(_shuffled(feed, total), size), until, poll)
+
+
+def _shuffled(feed: Feed, total: int) -> torch.Tensor:
+    """Put the indices of one pass into a random order; what a sampler draws twice is in it twice."""
+    if feed.draws_everything:
+        return torch.randperm(total) if total <= 50_000_000 else torch.randint(0, total, (100_000,))
+    order = torch.tensor(feed.order(ORDER_AT_MOST) or [], dtype=torch.int64)
+    return order[torch.randperm(len(order))]
+
+
+def _chunks(order: torch.Tensor, size: int) -> Iterator[list[int]]:
+    for start in range(0, len(order), size):
+        yield order[start : start + size].tolist()
 
 
 def _planned(feed: Feed, wrap: Wrap, plan: Iterable[list[Any]], until: float, poll: Poll) -> Iterator[Draw]:

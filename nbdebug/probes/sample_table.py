@@ -1,0 +1,135 @@
+"""Draw samples of every split and lay them out as rows of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Samples, Table
+from nbdebug.registry import probe
+from nbdebug.subject import Batch, Feed, Subject
+from nbdebug.subject.drawing import drawn, fresh_reader
+from nbdebug.subject.origin import without_augmentation
+from nbdebug.subject.rows import Columns, columns_of, digests_of, joined
+
+__all__ = ["sample_table"]
+
+ROWS = 2000
+SECONDS = 6.0
+MOST_CLASSES = 200
+Labels = list[torch.Tensor]
+
+
+@probe
+def sample_table(subject: Subject, control: Control) -> Samples:
+    """Draw samples at random from every split and lay them out as rows of numbers."""
+    others = [feed for feed in (subject.val_feed, subject.test_feed) if feed is not None]
+    parts = 1 + len(others)
+    train = _table(subject, subject.feed, control, 0.0, 1 / parts)
+    if not len(train) or train.rows.shape[1] == 0:
+        raise NotApplicable("the samples cannot be laid out as rows of numbers (they differ in shape)")
+    random = _is_random(subject)
+    tables = [_table(subject, feed, control, (i + 1) / parts, 1 / parts) for i, feed in enumerate(others)]
+    plain = None
+    if random and others:
+        feed = without_augmentation(subject.feed, others[0])
+        plain = _table(subject, feed, control, 0.9, 0.1) if feed is not None else None
+    return Samples(train, tuple(tables), random, plain)
+
+
+def _table(subject: Subject, feed: Feed, control: Control, start: float, width: float) -> Table:
+    inputs: list[Columns] = []
+    targets: Labels = []
+    indices: list[int] = []
+    same, shape, name = False, None, ""
+
+    def tell(fraction: float) -> None:
+        control.progress(start + width * fraction, f"drawing samples of {feed.name}")
+
+    for part in drawn(feed, subject.wrap, count=ROWS, seconds=SECONDS, tell=tell):
+        inputs.append(columns_of(part.batch))
+        indices.extend(part.indices)
+        shape = shape or _image_shape(part.batch)
+        name, target = next(iter(part.batch.targets.items()), ("", None))
+        same = same or _is_an_input(target, part.batch)
+        if target is not None and target.dim() and target.shape[0] == part.batch.size:
+            targets.append(target.detach().cpu())
+    rows, columns, groups = joined(inputs)
+    kind, labels, classes = _labels(targets if len(targets) == len(inputs) else [])
+    return Table(
+        feed.name,
+        rows,
+        columns,
+        groups,
+        tuple(indices[: len(rows)]),
+        labels,
+        kind,
+        classes,
+        name,
+        feed.total,
+        shape,
+        same,
+    )
+
+
+def _image_shape(batch: Batch) -> tuple[int, int, int] | None:
+    first = next(iter(batch.inputs.values()), None)
+    if first is None or first.dim() != 4:
+        return None
+    return int(first.shape[1]), int(first.shape[2]), int(first.shape[3])
+
+
+def _is_an_input(target: Any, batch: Batch) -> bool:
+    """Whether the target has the shape of an input, as in autoencoders and denoisers."""
+    if not isinstance(target, torch.Tensor) or target.dim() < 2 or target.shape[1] == 1:
+        return False
+    return any(
+        t.shape == target.shape and t.is_floating_point() == target.is_floating_point() for t in batch.inputs.values()
+    )
+
+
+def _labels(targets: Labels) -> tuple[str, np.ndarray | None, tuple[float, ...]]:
+    """Say what kind of answers these are, and give them one row a sample."""
+    if not targets or len({tuple(t.shape[1:]) for t in targets}) > 1 or any(t.is_complex() for t in targets):
+        return ("dense" if targets else "none"), None, ()
+    whole = torch.cat(targets)
+    floating = whole.is_floating_point()
+    values = whole.double().numpy()
+    if values.ndim > 2 or (values.ndim == 2 and not floating and values.shape[1] > 1):
+        return "dense", None, ()
+    if values.ndim == 2 and values.shape[1] > 1:
+        return _several(values)
+    values = values.reshape(len(values))
+    if not np.isfinite(values).all():
+        return "none", None, ()
+    found, ids = np.unique(values, return_inverse=True)
+    integral = bool((found == np.round(found)).all())
+    if integral and len(found) <= (MOST_CLASSES if not floating else 10) and len(found) < len(values) / 3:
+        return "classes", ids.astype(np.int64), tuple(float(v) for v in found)
+    return ("numbers", values, ()) if floating else ("none", None, ())
+
+
+def _several(values: np.ndarray) -> tuple[str, np.ndarray | None, tuple[float, ...]]:
+    binary = bool(np.isin(values, (0.0, 1.0)).all())
+    if binary and bool((values.sum(1) == 1).all()):
+        return "classes", values.argmax(1), tuple(float(i) for i in range(values.shape[1]))
+    soft = bool((np.abs(values.sum(1) - 1) < 1e-3).all() and (values >= 0).all())
+    if binary or (np.isfinite(values).all() and not soft):
+        return "several", values[:, :16], ()
+    return "none", None, ()  # soft labels: no sample has one answer
+
+
+def _is_random(subject: Subject, looks: int = 5) -> bool:
+    """Whether reading a training sample with other random numbers gives other values."""
+    reader = fresh_reader(subject.feed, subject.wrap)
+    if reader is None:
+        return False
+    total = subject.feed.total or 0
+    for index in np.random.default_rng(1).integers(0, total, looks):
+        if digests_of(reader.read(int(index), 1)) != digests_of(reader.read(int(index), 2)):
+            return True
+    return False

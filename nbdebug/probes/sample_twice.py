@@ -1,0 +1,98 @@
+"""Read the same samples again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Rereading
+from nbdebug.registry import probe
+from nbdebug.subject import Batch, Subject
+from nbdebug.subject.drawing import Reader, fresh_reader
+from nbdebug.subject.rows import digests_of
+
+__all__ = ["sample_twice"]
+
+SAMPLES = 12
+SECONDS = 8.0
+
+
+@probe
+def sample_twice(subject: Subject, control: Control) -> Rereading:
+    """Read the same samples three times with the same random numbers, and once with others, on fresh copies."""
+    first, second = (fresh_reader(subject.feed, subject.wrap) for _ in range(2))
+    if first is None or second is None:
+        raise NotApplicable("samples cannot be read by index")
+    if not first.is_copy:
+        raise NotApplicable("the data set is too large to copy, and reading may change it")
+    total = subject.feed.total or 0
+    order = np.random.default_rng(0).permutation(min(total, 1_000_000))[: 2 * SAMPLES].tolist()
+    half = (len(order) + 1) // 2
+    tally, before = _Tally(), first.stored()
+    with control.limit(SECONDS):
+        for number, index in enumerate(order[:half]):
+            control.progress(number / half, "reading samples again")
+            tally.look(first, second, index, order[min(half + number, len(order) - 1)])
+    after = first.stored()
+    changed = sum(a != b for a, b in zip(before, after, strict=False))
+    return tally.evidence((f"{changed} array{'s' * (changed > 1)} held by the data set",) if changed else ())
+
+
+class _Tally:
+    """Counts of what happened to the samples that were read again."""
+
+    def __init__(self) -> None:
+        self.read = self.random = self.changed = self.local = self.restless = self.target_changed = 0
+        self.target_random = False
+        self.examples: list[int] = []
+        self.means = (0.0, 0.0, 0.0)
+
+    def look(self, reader: Reader, other: Reader, index: int, neighbour: int) -> None:
+        """Read one sample with the same random numbers, then with others, and again on another copy."""
+        runs = [reader.read(index, 0) for _ in range(3)]
+        contents = [_content(batch) for batch in runs]
+        varied = _content(reader.read(index, 7))
+        self.read += 1
+        if contents[0] == contents[1] == contents[2]:
+            self.random += varied[0] != contents[0][0]
+            self.target_random = self.target_random or varied[1] != contents[0][1]
+            return
+        beside = _content(other.read(neighbour, 0))
+        again = [_content(other.read(index, 0)) for _ in range(3)]
+        if again != contents:  # it never repeats, so it is chance from a source that cannot be set
+            self.restless += 1
+            return
+        self.changed += 1
+        self.target_changed += contents[0][1] != contents[2][1]
+        self.local += _content(reader.read(neighbour, 0)) == beside
+        self.examples.append(index)
+        if len(self.examples) == 1:
+            self.means = (_mean(runs[0]), _mean(runs[1]), _mean(runs[2]))
+
+    def evidence(self, stored: tuple[str, ...]) -> Rereading:
+        """Put the counts together."""
+        return Rereading(
+            self.read,
+            self.random,
+            self.changed,
+            self.local,
+            self.restless,
+            stored,
+            tuple(self.examples),
+            *self.means,
+            target_random=self.target_random,
+            target_changed=self.target_changed,
+        )
+
+
+def _content(batch: Batch) -> tuple[list[bytes], list[bytes]]:
+    """Digest inputs and targets; wrapped batches share no memory with the data set, so they stay as they were."""
+    targets = [t.detach().cpu().contiguous() for t in batch.targets.values()]
+    return digests_of(batch), [t.double().numpy().tobytes() for t in targets if not t.is_complex()]
+
+
+def _mean(batch: Batch) -> float:
+    floats = [t.double().abs().mean() for t in batch.inputs.values() if t.numel() and not t.is_complex()]
+    return float(torch.stack(floats).mean()) if floats else 0.0
