@@ -9,7 +9,16 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable
 
-__all__ = ["LoaderSweep", "OrderedLook", "PartFacts", "SampleFailure"]
+__all__ = [
+    "BadValuesReach",
+    "EpochOrder",
+    "LoaderSweep",
+    "OrderedLook",
+    "PartFacts",
+    "SampleFailure",
+    "StoredValues",
+    "ValueLoss",
+]
 
 
 @dataclass(frozen=True)
@@ -136,7 +145,67 @@ class LoaderSweep:
 
     def require(self, least: int = 1) -> None:
         """Refuse to say anything about fewer samples than asked."""
-        if self.seen == 0:
-            raise NotApplicable("no sample could be drawn; see empty-loader and sample-fails")
+        if self.seen == 0 or not self.ordered.sizes:
+            raise NotApplicable("no batch could be drawn; see empty-loader and sample-fails")
         if self.seen < least:
             raise NotApplicable(f"only {self.seen} samples were seen; {least} are needed to say anything")
+
+
+@dataclass(frozen=True)
+class BadValuesReach:
+    """Whether NaN or infinity in a sample comes through: None where that could not be tried.
+
+    `inputs_swallowed` says that the prediction stays finite, `targets_swallowed` that the loss does.
+    """
+
+    inputs_swallowed: bool | None = None
+    targets_swallowed: bool | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ValueLoss:
+    """One input on its way from where it is stored to the batch: how it was cut down, if it was.
+
+    `how` is "" (nothing lost), "cast" (the part behind the decimal point is gone) or "division" (whole numbers divided
+    by their largest, without a remainder). `stage` is where: reading or collating.
+    """
+
+    name: str
+    how: str = ""
+    stage: str = ""
+    stored_as: str = ""
+    stored_levels: int = 0
+    given_levels: int = 0
+    stored_high: float = math.nan
+
+
+@dataclass(frozen=True)
+class StoredValues:
+    """The inputs as the data set holds and gives them, compared with what is in the batch."""
+
+    compared: int
+    parts: tuple[ValueLoss, ...] = ()
+
+
+@dataclass(frozen=True)
+class EpochOrder:
+    """Which samples one pass over the loader draws, found without reading any.
+
+    `again` counts the samples that a second pass draws as well; `same_order` says that both passes are alike.
+    `elsewhere` counts further samples of the same data set that the validation or test loader draws.
+    """
+
+    total: int
+    drawn: int
+    distinct: int
+    distinct_in_two: int
+    same_order: bool
+    ascending: bool
+    elsewhere: int
+    batch_size: int | None
+    last_batch: int
+    drop_last: bool
+    sampler: str
+    replicas: int = 1
+    subset_of: int | None = None

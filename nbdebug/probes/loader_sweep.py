@@ -21,6 +21,8 @@ ORDERED_BATCHES = 64
 ORDERED_SAMPLES = 1024
 ORDERED_SHARE = 0.35  # of the time; the rest is for samples from all over the data set
 FAILURES_KEPT = 20
+LARGE = 30_000_000  # values of large samples after which a part of the samples asked for is enough …
+PART = 16  # … namely this part
 
 
 @dataclass
@@ -55,6 +57,11 @@ class _Tally:
             self.labels.setdefault(name, []).append(labels)
         self.indices.extend(draw.indices)
         self.seen += batch.size
+
+    def has_enough(self, wanted: int) -> bool:
+        """Whether so many samples were seen, or fewer of large ones."""
+        values = sum(part.values for part in self.parts.values())
+        return self.seen >= wanted or (values >= LARGE and self.seen >= wanted // PART)
 
     def whole_labels(self) -> dict[str, np.ndarray]:
         """Give the labels of the targets that every batch had as one number a sample."""
@@ -130,7 +137,7 @@ def _look_in_order(
         if draw.batch is not None:
             order.add(draw.batch)
         control.progress(0.3 * tally.seen / ORDERED_SAMPLES, f"{tally.seen} samples in the loader's own order")
-        enough = len(order.sizes) >= ORDERED_BATCHES or tally.seen >= ORDERED_SAMPLES
+        enough = len(order.sizes) >= ORDERED_BATCHES or tally.has_enough(ORDERED_SAMPLES)
         if draw.late or enough or time.monotonic() > until:
             return False, stream
     return True, stream
@@ -147,6 +154,6 @@ def _fill(
         late = draw.late or time.monotonic() - begin > subject.sweep_seconds
         part = max(tally.seen / subject.sweep_samples, (time.monotonic() - begin) / subject.sweep_seconds)
         control.progress(0.3 + 0.7 * min(part, 1.0), f"{tally.seen} samples from all over the data")
-        if late or tally.seen >= subject.sweep_samples:
+        if late or tally.has_enough(subject.sweep_samples):
             break
     return late

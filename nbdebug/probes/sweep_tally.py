@@ -97,7 +97,7 @@ class PartTally:
             rows = torch.where(finite, rows, 0.0)
         self.samples += len(rows)
         self.values += rows.numel()
-        self.zeros += int((rows == 0).sum())
+        self.zeros += rows.numel() - int(torch.count_nonzero(rows))
         self.total += float(rows.sum(dtype=torch.float64))
         self.squares += float(rows.square().sum(dtype=torch.float64))
         self.low, self.high = min(self.low, float(rows.min())), max(self.high, float(rows.max()))

@@ -1,0 +1,70 @@
+"""NaN and infinity in the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.evidence import BadValuesReach, LoaderSweep, PartFacts
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["non_finite_inputs"]
+
+
+@check(explains=("non-finite-forward", "non-finite-backward", "batch-not-memorised", "initial-loss-off"))
+def non_finite_inputs(sweep: LoaderSweep, reach: BadValuesReach | None) -> Iterator[Finding]:
+    """The inputs or the targets hold NaN or infinity.
+
+    nbdebug reads samples from all over the data set and counts the values that are no finite numbers, by key and
+    column. A mask of minus infinity is meant to be so; missing values that the model or the loss takes care of by
+    itself are only noted.
+
+    Why it matters: one NaN in one sample makes the loss of its batch NaN, and with the next step every weight. From
+    then on nothing is learned, often long after the run was started.
+
+    What to try: find out where the values come from (missing entries, a division by zero, the logarithm of zero), then
+    fill them, drop the samples, or mask them in the model and in the loss.
+    """
+    sweep.require()
+    for part in sweep.parts:
+        if part.bad == 0 or _is_mask(part):
+            continue
+        swallowed = reach is not None and (reach.inputs_swallowed if part.role == "input" else reach.targets_swallowed)
+        yield Finding(
+            f"{_kinds(part)} in {part.bad_samples} of {part.samples} samples of the {part.role} {part.name}, first in "
+            f"sample {part.first_bad}"
+            + (f", in column {part.bad_columns[0]}" if len(part.bad_columns) == 1 and part.width > 1 else "")
+            + ("; the result stays finite all the same." if swallowed else "."),
+            where=_place(part),
+            severity="note" if swallowed else "bug",
+            evidence={
+                "nan": part.nan,
+                "inf": part.positive_inf + part.negative_inf,
+                "samples with them": part.bad_samples,
+                "first sample": part.first_bad,
+                "columns": list(part.bad_columns),
+                "looked at": sweep.says,
+                "threshold": 0,
+                "source": "37 reasons, 37: one is enough",
+            },
+            remedies=(
+                Remedy(
+                    "Leave the samples out, or fill the gaps before the data set is made.", "x = torch.nan_to_num(x)"
+                ),
+            ),
+        )
+
+
+def _is_mask(part: PartFacts) -> bool:
+    """Whether this is a mask that is added to attention scores: 0 where one may look, minus infinity elsewhere."""
+    return part.role == "input" and part.bad == part.negative_inf and part.low == part.high == 0.0
+
+
+def _kinds(part: PartFacts) -> str:
+    counts = ((part.nan, "NaN"), (part.positive_inf + part.negative_inf, "infinite"))
+    return " and ".join(f"{count} {name} values" for count, name in counts if count)
+
+
+def _place(part: PartFacts) -> str:
+    single = len(part.bad_columns) == 1 and len(part.shape) == 1 and part.width > 1
+    return f"{part.name}[:, {part.bad_columns[0]}]" if single else part.name

@@ -1,0 +1,59 @@
+"""Do NaN and infinity in the data come through to the prediction and the loss?"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import torch
+
+from nbdebug.errors import NbdebugError
+from nbdebug.evidence import BadValuesReach, LoaderSweep
+from nbdebug.registry import probe
+from nbdebug.subject import Batch, Subject
+from nbdebug.twin import Twin
+
+__all__ = ["bad_values"]
+
+
+@probe
+def bad_values(twin: Twin, sweep: LoaderSweep) -> BadValuesReach:
+    """Run the model on a sample with NaN or infinity in it, and see whether the result is finite all the same."""
+    ill = {role: [p for p in sweep.parts if p.role == role and p.bad] for role in ("input", "target")}
+    if not any(ill.values()):
+        return BadValuesReach(reason="all values are finite")
+    swallowed: dict[str, bool | None] = {"input": None, "target": None}
+    try:
+        for role, parts in ill.items():
+            if parts and parts[0].first_bad is not None:
+                swallowed[role] = _is_swallowed(twin, role, parts[0].first_bad)
+    except NbdebugError:
+        raise
+    except Exception as error:
+        return BadValuesReach(reason=f"the model does not run on such a sample: {type(error).__name__}: {error}")
+    return BadValuesReach(swallowed["input"], swallowed["target"])
+
+
+def _is_swallowed(twin: Twin, role: str, index: int) -> bool | None:
+    batch = _batch_with(twin.subject, role, index)
+    if batch is None:
+        return None
+    with twin.mode(training=False), torch.no_grad():
+        outcome = twin.run(batch.to(twin.device))
+    result = outcome.predicted if role == "input" else outcome.loss
+    return bool(torch.isfinite(result).all()) if isinstance(result, torch.Tensor) else None
+
+
+def _batch_with(subject: Subject, role: str, index: int) -> Batch | None:
+    """Give a batch that holds the ill sample; None where it does not come again, as with random augmentation."""
+    feed = subject.feed
+    if feed.dataset is not None and feed.total and not feed.gives_whole_batches:
+        chosen = [index, *(i for i in range(min(feed.total, 8)) if i != index)]
+        candidates = iter([feed.collate([feed.dataset[i] for i in chosen])])
+    else:
+        candidates = islice(feed, 64)
+    for raw in candidates:
+        batch = subject.wrap(raw)
+        tensors = batch.inputs if role == "input" else batch.targets
+        if any(t.is_floating_point() and not bool(torch.isfinite(t).all()) for t in tensors.values()):
+            return batch
+    return None

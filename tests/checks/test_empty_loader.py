@@ -1,0 +1,71 @@
+"""Patients whose loader gives nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, SubsetRandomSampler, TensorDataset
+
+import nbdebug
+from tests.clinic import patient
+
+
+def rows(count: int) -> TensorDataset:
+    return TensorDataset(torch.randn(count, 5), torch.arange(count) % 2)
+
+
+def setup(loader: Any) -> dict[str, Any]:
+    return {"model": nn.Linear(5, 2), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+@patient("empty-loader", where="loader")
+def batch_larger_than_the_data() -> dict[str, Any]:
+    """The only batch is incomplete, and dropped."""
+    return setup(DataLoader(rows(40), 64, drop_last=True))
+
+
+@patient("empty-loader", where="loader")
+def nothing_found() -> dict[str, Any]:
+    """A filter that left nothing."""
+    return setup(DataLoader(rows(0), 8))
+
+
+@patient("empty-loader", where="loader")
+def sampler_without_indices() -> dict[str, Any]:
+    """A split that gave the training part nothing."""
+    return setup(DataLoader(rows(100), 8, sampler=SubsetRandomSampler([])))
+
+
+@patient("empty-loader", where="loader")
+def no_batches() -> dict[str, Any]:
+    """A list that was never filled."""
+    return setup([])
+
+
+class Slow(Dataset[Any]):
+    """Takes long for every sample."""
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        time.sleep(0.01)
+        return torch.randn(5), index % 2
+
+
+def test_all_other_checks_are_skipped_and_none_crashes() -> None:
+    report = nbdebug.diagnose(**batch_larger_than_the_data(), progress=False)
+    assert report.findings[0].check == "empty-loader"
+    assert [r for r in report.results if r.status == "crashed"] == []
+
+
+def test_a_slow_data_set_ends_with_part_of_it() -> None:
+    begin = time.monotonic()
+    report = nbdebug.diagnose(
+        **setup(DataLoader(Slow(), 8, shuffle=True)), checks=["empty-loader"], sweep_seconds=1.0, progress=False
+    )
+    assert report.result("empty-loader").status == "clean"
+    assert time.monotonic() - begin < 10
