@@ -53,7 +53,7 @@ docs: env  ## Write the generated pages of docs/.
 	$(BIN)/python scripts/docs.py
 
 clean:  ## Remove the environment and everything that was built.
-	rm -rf $(VENV) build dist demo_output js/node_modules nbdebug/widgets/static
+	rm -rf $(VENV) build dist report.html report.ipynb js/node_modules nbdebug/widgets/static
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 

@@ -14,13 +14,12 @@ from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "example_notebooks" / "quickstart.ipynb"
-OUTPUT = ROOT / "demo_output"
+OUTPUT = ROOT
 REPORTS = ("report.html", "report.ipynb")
 
 
 def main() -> int:
-    """Execute the notebook in ``demo_output/`` and say where its reports are."""
-    OUTPUT.mkdir(exist_ok=True)
+    """Execute the notebook at the root of the checkout and say where its reports are."""
     for name in REPORTS:
         (OUTPUT / name).unlink(missing_ok=True)
     print(f"Running {shown(NOTEBOOK)} in a Jupyter kernel.\n", flush=True)
