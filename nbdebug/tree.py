@@ -40,6 +40,18 @@ TREE: tuple[Stage, ...] = (
         "Look at the data",
         (
             Step(
+                "readable",
+                "Can every sample be read?",
+                "A loader that gives nothing, or fails in the middle, ends the training before it begins.",
+                ("sample-fails", "empty-loader"),
+            ),
+            Step(
+                "values",
+                "Are the inputs what you think they are?",
+                "Most bugs are in the data, and the network never complains about what it is fed.",
+                ("non-finite-inputs", "truncated-inputs", "constant-inputs"),
+            ),
+            Step(
                 "reading",
                 "Does reading a sample leave it as it is, and is chance drawn as it should be?",
                 "What changes from epoch to epoch without being meant to cannot be learned.",
@@ -101,6 +113,23 @@ TREE: tuple[Stage, ...] = (
                 "Is the first loss what guessing would give?",
                 "A model that knows nothing should say that nothing is known.",
                 ("initial-loss-off",),
+            ),
+            Step(
+                "every-parameter",
+                "Does every parameter learn?",
+                "What no gradient reaches or no optimizer holds stays as it was initialised.",
+                (
+                    "unregistered-parameters",
+                    "frozen-parameters",
+                    "parameters-missing-from-optimizer",
+                    "untrained-parameters",
+                ),
+            ),
+            Step(
+                "first-weights",
+                "Do the weights start right?",
+                "Equal units stay equal, and a wrong scale grows with every layer.",
+                ("symmetric-initialisation", "initialisation-off-scale"),
             ),
         ),
     ),

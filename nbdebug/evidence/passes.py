@@ -11,7 +11,11 @@ __all__ = ["BatchMixing", "FirstPass", "LayerFacts", "ParameterFacts", "Task", "
 
 @dataclass(frozen=True)
 class TrialRun:
-    """Whether one forward, loss and backward go through, and if not: where, with which shapes, and why."""
+    """Whether one forward, loss and backward go through, and if not: where, with which shapes, and what would fit.
+
+    Only the first batch in training mode decides whether `ok` is true; `later` is what failed in another batch or in
+    eval mode.
+    """
 
     failed_at: str  # "" when all went well, otherwise "forward", "loss" or "backward"
     error: str = ""
@@ -19,9 +23,14 @@ class TrialRun:
     module: str = ""
     input_shapes: tuple[tuple[int, ...], ...] = ()
     input_dtypes: tuple[str, ...] = ()
-    expected: str = ""
+    fits: tuple[str, ...] = ()
+    detail: str = ""
     source: str = ""
     batch: str = ""
+    index: int = 0
+    mode: str = "training"
+    misread: bool = False  # the model was called in another way than it wants, which may be our reading of the batch
+    later: TrialRun | None = None
 
     @property
     def ok(self) -> bool:

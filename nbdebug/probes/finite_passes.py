@@ -18,19 +18,13 @@ from nbdebug.subject.drawing import seed_all
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.births import Birth, OperationWatch, is_bad
 from nbdebug.twin.graph import NodeOwners, first_bad_node
+from nbdebug.twin.samples import several_batches
 from nbdebug.twin.taps import paths_of, tapped, tensors_in
 
-__all__ = ["finite_passes", "several_batches"]
+__all__ = ["finite_passes"]
 
 BATCHES = 8
 SECONDS = 4.0
-
-
-def several_batches(twin: Twin, most: int) -> list[Batch]:
-    """Give some batches: as many as asked, fewer where drawing them is slow."""
-    begun = time.monotonic()
-    batches = twin.batches(2)
-    return batches if time.monotonic() - begun > 0.3 else twin.batches(most)
 
 
 @probe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.subject import Batch, Subject
 from nbdebug.twin import Twin
 
-__all__ = ["Samples", "samples_of"]
+__all__ = ["Samples", "samples_of", "several_batches"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ class Samples:
         """The lengths of all dimensions that are not the samples'."""
         tensors = self.batch.inputs.values()
         return {n for t in tensors for dim, n in enumerate(t.shape) if dim != self.axis and n > 1}
+
+
+def several_batches(twin: Twin, most: int) -> list[Batch]:
+    """Give some batches: as many as asked, fewer where drawing them is slow."""
+    begun = time.monotonic()
+    batches = twin.batches(2)
+    return batches if time.monotonic() - begun > 0.3 else twin.batches(most)
 
 
 def samples_of(twin: Twin, batch: Batch | None = None) -> Samples:

@@ -11,9 +11,31 @@ from torch import nn
 
 from nbdebug.subject.nest import leaves
 
-__all__ = ["CallStack", "first_tensor", "paths_of", "tapped", "tensors_in"]
+__all__ = ["CallStack", "Given", "first_tensor", "paths_of", "tapped", "tensors_in"]
 
 OnCall = Callable[[str, nn.Module, Any, Any], Any]
+
+
+class Given(tuple[Any, ...]):
+    """The inputs of one call in order, positional ones first; the names of the others are kept beside."""
+
+    names: tuple[str, ...] = ()
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional ones."""
+        return tuple(self[: len(self) - len(self.names)])
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Those that were given by name."""
+        return dict(zip(self.names, self[len(self) - len(self.names) :], strict=True))
+
+
+def _given(args: Any, kwargs: dict[str, Any]) -> Given:
+    given = Given((*args, *kwargs.values()))
+    given.names = tuple(kwargs)
+    return given
 
 
 def paths_of(model: nn.Module) -> dict[str, nn.Module]:
@@ -56,14 +78,14 @@ def tapped(
 
 def _before(path: str, function: Callable[[str, nn.Module, Any], Any]) -> Callable[..., Any]:
     def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
-        function(path, module, (*args, *kwargs.values()))
+        function(path, module, _given(args, kwargs))
 
     return hook
 
 
 def _after(path: str, function: OnCall) -> Callable[..., Any]:
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        return function(path, module, (*args, *kwargs.values()), output)
+        return function(path, module, _given(args, kwargs), output)
 
     return hook
 
