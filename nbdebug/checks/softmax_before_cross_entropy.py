@@ -61,8 +61,8 @@ def _found(head: HeadResponse, response: LossResponse, where: str, does: str) ->
     least = head.floor if head.family != "softmax-twice" and head.floor is not None else 0.0
     chance = head.chance if head.chance is not None else math.log(classes)
     return Finding(
-        f"{response.begins} applies a softmax, but {does}: a perfect prediction of {classes} classes would still have a "
-        f"loss of {best:.3g} instead of {least:.3g} (guessing: {chance:.3g}).",
+        f"{response.begins} applies a softmax, but {does}: a perfect prediction of {classes} classes would still have "
+        f"a loss of {best:.3g} instead of {least:.3g} (guessing: {chance:.3g}).",
         where=where,
         severity="suspect" if response.assumed or head.family == "differences" else "bug",
         evidence={

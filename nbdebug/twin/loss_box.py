@@ -57,7 +57,8 @@ class LossBox:
     def loss(self, path: Path, values: torch.Tensor, batch: Batch | None = None) -> float:
         """Give the loss if the tensor at this path were these values; NaN where the loss refuses them."""
         try:
-            return float(self._ask(path, values, batch).detach())
+            leaf = values.detach().clone().requires_grad_(True)  # a training step goes backward through it
+            return float(self._ask(path, leaf, batch).detach())
         except NotApplicable:
             raise
         except Exception:

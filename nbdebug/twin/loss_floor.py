@@ -42,11 +42,13 @@ def floors_of(
     signs = aligned(box.heads[path], family, target, dim)
     if signs is None or family.name not in ("softmax", "differences", "logistic"):
         return Floors(toward=toward, even_weights=even)
-    free = min(_losses(box, path, [signs * s for s in SCALES]), default=math.nan)
+    ideal = [signs * s for s in SCALES]
+    if family.name == "softmax" and family.wanted is not None:
+        ideal.append(family.wanted.clamp_min(1e-9).log().to(signs))  # the best answer to soft labels
     middle, half = (reach.low + reach.high) / 2, (reach.high - reach.low) / 2
-    within = [(signs * s).clamp(reach.low, reach.high) for s in SCALES]
+    within = [output.clamp(reach.low, reach.high) for output in ideal]
     within += [middle + signs * min(s, half) for s in SCALES] if half < SCALES[-1] else []
-    reachable = min(_losses(box, path, within), default=math.nan)
+    free, reachable = (min(_losses(box, path, outputs), default=math.nan) for outputs in (ideal, within))
     chance = box.loss(path, torch.zeros_like(signs))
     if not all(math.isfinite(value) for value in (free, reachable, chance)):
         return Floors(toward=toward, even_weights=even)

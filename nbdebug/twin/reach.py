@@ -14,6 +14,7 @@ from nbdebug.twin.taps import tapped, tensors_in
 
 __all__ = ["Reach", "over_samples", "reach_of"]
 
+GAINS_OF_ALL = (2.0, 8.0, -8.0, 100.0)
 GAINS = (1000.0, -1000.0, 30.0, -30.0, 3.0, -3.0)  # a free output follows these; a squashed one does not
 SAME = 1e-3  # sums of probabilities may be off by rounding, in half precision too
 
@@ -58,24 +59,33 @@ def _range(outputs: list[torch.Tensor]) -> tuple[float, float]:
 
 
 def _turned(model: nn.Module, batch: Batch, run: Run) -> list[torch.Tensor | None]:
-    """Give the outputs with the last parameters scaled; they are put back after."""
-    last = _last_parameters(model, batch, run)
-    before = [parameter.detach().clone() for parameter in last]
+    """Give the outputs with the last parameters scaled, then with all; they are put back after.
+
+    All of them, because what is called last may only steer (a gate, an attention), and the values come from before.
+    """
+    last, felt = _last_parameters(model, batch, run)
+    return [*_with_gains(last, GAINS, batch, run), *_with_gains(felt, GAINS_OF_ALL, batch, run)]
+
+
+def _with_gains(
+    parameters: list[torch.Tensor], gains: tuple[float, ...], batch: Batch, run: Run
+) -> list[torch.Tensor | None]:
+    before = [parameter.detach().clone() for parameter in parameters]
     outputs: list[torch.Tensor | None] = []
-    for gain in GAINS if last else ():
+    for gain in gains if parameters else ():
         with torch.no_grad():
-            for parameter, value in zip(last, before, strict=True):
+            for parameter, value in zip(parameters, before, strict=True):
                 parameter.copy_(_scaled(value, gain))
-        output = run(batch)
-        outputs.append(output.detach().double() if output is not None else None)
+            output = run(batch)
+        outputs.append(output.double() if output is not None else None)
     with torch.no_grad():
-        for parameter, value in zip(last, before, strict=True):
+        for parameter, value in zip(parameters, before, strict=True):
             parameter.copy_(value)
     return outputs
 
 
-def _last_parameters(model: nn.Module, batch: Batch, run: Run) -> list[torch.Tensor]:
-    """Give the parameters of the last weighted layer that this output depends on, and of all that comes after it."""
+def _last_parameters(model: nn.Module, batch: Batch, run: Run) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Give the parameters of the last weighted layer that this output depends on, and all that it depends on."""
     called: list[nn.Module] = []
     for parameter in model.parameters():
         if parameter.is_floating_point():
@@ -83,18 +93,18 @@ def _last_parameters(model: nn.Module, batch: Batch, run: Run) -> list[torch.Ten
     with tapped(model, after=lambda path, module, inputs, output: called.append(module)):
         output = run(batch)
     if output is None or not output.requires_grad:
-        return []
+        return [], []
     known: list[torch.Tensor] = [p for p in model.parameters() if p.is_floating_point()]
     wave = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).to(output)
     reached = torch.autograd.grad((output * wave).sum(), known, allow_unused=True)
-    felt = {id(p) for p, gradient in zip(known, reached, strict=True) if gradient is not None}
+    felt = {id(p): p for p, gradient in zip(known, reached, strict=True) if gradient is not None}
     chosen: dict[int, torch.Tensor] = {}
     for module in reversed(called):
         own = [p for p in module.parameters(recurse=False) if id(p) in felt]
         chosen.update({id(p): p for p in own})
         if not any(module.children()) and any(p.dim() > 1 for p in own):
             break
-    return [*chosen.values()] or [p for p in known if id(p) in felt and p.dim() > 1][-1:]
+    return [*chosen.values()] or [p for p in felt.values() if p.dim() > 1][-1:], [*felt.values()]
 
 
 def _scaled(value: torch.Tensor, gain: float) -> torch.Tensor:
