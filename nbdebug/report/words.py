@@ -1,23 +1,107 @@
-"""The sentences that every form of the report shares."""
+"""The sentences that every form of the report shares, and how texts and numbers of the user's are shown."""
 
 from __future__ import annotations
 
+import numbers
+import re
 import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbdebug.report.report import Report
 
-__all__ = ["clean_text", "counts_line", "not_seen", "verdict"]
+__all__ = ["clean_text", "counts_line", "figure", "not_seen", "plural", "redacted", "shortened", "verdict"]
+
+_JOINERS = "\u200c\u200d"  # invisible, but Persian and many emoji cannot be written without them
+_PART = r"[^\s/\\:*?\"'<>|(),;`]"  # one character of a folder's name in running text
+_PATHS = re.compile(
+    r"(?P<quote>[\"'])(?:file:/*)?(?:~?/|[A-Za-z]:[\\/]|\\\\)[^\"'\n]*[\\/][^\"'\n]*(?P=quote)"  # may hold spaces
+    rf"|(?<![\w/\\.~<])(?:file:/*)?~?/(?:{_PART}+/)+{_PART}*"
+    rf"|\b(?:file:/*)?[A-Za-z]:[\\/]+(?:{_PART}+[\\/]+)*{_PART}*"
+    rf"|\\\\(?:{_PART}+\\+)+{_PART}*"
+)
 
 
 def clean_text(text: object) -> str:
     """Make a text of the user's safe to print: control characters become visible, lone surrogates are replaced."""
     safe = str(text).encode("utf-8", "replace").decode("utf-8")
+    if safe.isascii() and safe.isprintable():
+        return safe
     return "".join(
-        c if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cf"} else "\N{REPLACEMENT CHARACTER}" for c in safe
+        c if c in "\n\t" or c in _JOINERS or unicodedata.category(c) not in {"Cc", "Cf", "Co", "Cn"} else "\ufffd"
+        for c in safe
     )
+
+
+def redacted(text: str) -> str:
+    """Keep of every file path only the last part, because the folders before it name people and projects."""
+    if "/" not in text and "\\" not in text:
+        return text
+    if (home := _home()) and home in text:
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+    return _PATHS.sub(_last_part, text)
+
+
+@cache
+def _home() -> str:
+    """The folder of the person who runs this; a root folder is nobody's."""
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # there is no home in some containers
+        return ""
+    return home if len(home) > 3 else ""
+
+
+def _last_part(match: re.Match[str]) -> str:
+    path, quote = match.group(), match.group("quote") or ""
+    parts = [part for part in re.split(r"[\\/]+", path.strip("\"'")) if part]
+    is_home = len(parts) < 3 and parts and parts[0].lower() in {"home", "users"}
+    return f"{quote}{'~' if is_home or not parts else f'…/{parts[-1]}'}{quote}"
+
+
+def shortened(text: str, limit: int = 1500) -> str:
+    """Cut a text that nobody would read to its end, and say how much is missing."""
+    if len(text) <= limit + 40:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit:,} characters more)"
+
+
+def figure(value: Any) -> str:
+    """Write a measured value as a person would read it: few digits, no long rows of anything."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, numbers.Integral):
+        return f"{int(value):,}"
+    if isinstance(value, numbers.Real):
+        return _real(float(value))
+    if isinstance(value, dict):
+        return _row([f"{key}: {figure(item)}" for key, item in value.items()])
+    if isinstance(value, (list, tuple)):
+        return _row([figure(item) for item in value])
+    return shortened(str(value), 400)
+
+
+def _real(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "∞" if value > 0 else "-∞"
+    if value == round(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _row(items: list[str], limit: int = 12) -> str:
+    more = f", and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + more
+
+
+def plural(count: int, word: str) -> str:
+    """Count things in words."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def verdict(report: Report) -> str:
@@ -28,11 +112,12 @@ def verdict(report: Report) -> str:
         clean = sum(result.status == "clean" for result in report.results)
         if not clean and not report.findings:
             return "Nothing could be checked."
-        return f"No illness found: {clean} checks are clean" + (", but the run was stopped early." if stopped else ".")
+        ending = ", but the run was stopped early." if stopped else "."
+        return f"No illness found: {plural(clean, 'check')} {'is' if clean == 1 else 'are'} clean{ending}"
     first = alarms[0]
-    place = f" at {clean_text(first.where)}" if first.where else ""
+    place = f" at {shortened(clean_text(first.where), 80)}" if first.where else ""
     others = len(alarms) - 1
-    rest = f", and {others} more finding{'s' * (others > 1)}" if others else ""
+    rest = f", and there {'is' if others == 1 else 'are'} {plural(others, 'more finding')}" if others else ""
     return f"The likeliest cause is {first.check}{place}{rest}."
 
 
@@ -40,7 +125,7 @@ def counts_line(report: Report) -> str:
     """Count what became of the checks."""
     count = Counter(result.status for result in report.results)
     kinds = [f"{count[status]} {status}" for status in ("found", "clean", "skipped", "crashed") if count[status]]
-    return f"{len(report.results)} checks in {report.seconds:.1f} s: {', '.join(kinds) or 'none'}."
+    return f"{plural(len(report.results), 'check')} in {report.seconds:.1f} s: {', '.join(kinds) or 'none'}."
 
 
 def not_seen(report: Report) -> list[str]:

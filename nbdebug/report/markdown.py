@@ -1,0 +1,125 @@
+"""Markdown that holds texts of the user's without obeying them, and the summary for pull requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from nbdebug.exhibit import Exhibit, Table
+from nbdebug.finding import Finding, Remedy
+from nbdebug.report.outline import Card, outline
+from nbdebug.report.prepare import prepared
+from nbdebug.report.report import Report
+from nbdebug.report.words import counts_line, figure, plural, shortened
+
+__all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "table"]
+
+# Every mark of punctuation becomes a character reference, which no dialect of markdown takes for syntax.
+_MARKS = re.compile(r"[!-,./:-@\[-`{-~]")
+# These act on the rendered text: formulas, mentions of people and of issues. Inside <code> nobody looks for them.
+_LATE = re.compile(r"(?:\$|\\(?=[(\[{a-zA-Z])|@|#(?=\d))")
+
+
+def prose(text: object, limit: int = 1500) -> str:
+    """Give a text so that it reads as it is written, on one line, whatever it holds."""
+    line = " ".join(shortened(str(text), limit).split())
+    parts = _LATE.split(line)
+    marks = [f"<code>{_references(mark)}</code>" for mark in _LATE.findall(line)]
+    return "".join(_references(part) + mark for part, mark in zip(parts, [*marks, ""], strict=True))
+
+
+def code(text: object, limit: int = 120) -> str:
+    """Give a name as code within a line or a cell of a table."""
+    return f"<code>{_references(' '.join(shortened(str(text), limit).split()))}</code>"
+
+
+def _references(text: str) -> str:
+    return _MARKS.sub(lambda mark: mark[0] if mark[0] in ",.%:()=/'" else f"&#{ord(mark[0])};", text)
+
+
+def fence(text: str, language: str = "python") -> str:
+    """Give lines of code in a fence that is longer than any in the code."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}{language}\n{shortened(text, 4000)}\n{ticks}"
+
+
+def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Give a table; cells may hold markup that was made by `prose` or `code`."""
+    lines = ["| " + " | ".join(map(str, columns)) + " |", "|" + " --- |" * len(columns)]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+def evidence(finding: Finding) -> str:
+    """Give the numbers of a finding as a table."""
+    rows = [(prose(key, 80), prose(figure(value), 400)) for key, value in finding.evidence.items()]
+    return table(("measured", "value"), rows) if rows else ""
+
+
+def rows_of(exhibit: Exhibit | None, most: int = 30) -> str:
+    """Give a table that a finding shows."""
+    if not isinstance(exhibit, Table) or not exhibit.columns:
+        return ""
+    title = f"**{prose(exhibit.title)}**\n\n" if exhibit.title else ""
+    rows = [[prose(figure(cell), 200) for cell in row] for row in exhibit.rows[:most]]
+    more = f"\n\n… and {len(exhibit.rows) - most} more rows." if len(exhibit.rows) > most else ""
+    return f"{title}{table([prose(column, 80) for column in exhibit.columns], rows)}{more}"
+
+
+def remedies(items: Iterable[Remedy]) -> list[str]:
+    """Give what to try, as paragraphs."""
+    return [
+        part for item in items for part in (f"Try: {prose(item.says)}", fence(item.code) if item.code else "") if part
+    ]
+
+
+def as_summary(report: Report) -> str:
+    """Give the report in the length of a comment on a pull request."""
+    report = prepared(report)
+    view = outline(report)
+    parts = [f"## nbdebug: {_headline(view.cause, len(view.clean))}", counts_line(report)]
+    if view.cause:
+        parts += _cause(view.cause)
+    if view.others:
+        parts += ["### What else was found", _list(view.others)]
+    if view.notes:
+        parts += [_folded(f"{plural(len(view.notes), 'note')}, no alarms", _list(view.notes))]
+    unseen = [f"- {prose(reason)}: {', '.join(code(r.check) for r, _ in pairs)}" for reason, pairs in view.skipped]
+    unseen += [f"- crashed: {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.crashed]
+    if unseen:
+        parts += [_folded("Not looked at, and why", "\n".join(unseen))]
+    if view.clean:
+        parts += [_folded(f"{plural(len(view.clean), 'check')} clean", ", ".join(code(r.check) for r, _ in view.clean))]
+    facts = [f"{prose(key, 80)} {prose(figure(value), 200)}" for key, value in report.environment.items()]
+    return "\n\n".join([*parts, f"<sub>{' · '.join(facts)}</sub>"]) + "\n"
+
+
+def _headline(cause: Card | None, clean: int) -> str:
+    return prose(cause.headline, 200) if cause else f"no illness found, {plural(clean, 'check')} clean"
+
+
+def _cause(cause: Card) -> list[str]:
+    finding = cause.finding
+    place = f" at {code(finding.where)}" if finding.where else ""
+    parts = [
+        f"**{finding.severity}** {code(finding.check)}{place}",
+        prose(finding.says),
+        evidence(finding),
+        *remedies(finding.remedies[:2]),
+    ]
+    if cause.symptoms:
+        parts.append("It explains " + ", ".join(code(s.finding.check) for s in cause.symptoms) + ".")
+    return [part for part in parts if part]
+
+
+def _list(cards: Sequence[Card], most: int = 30) -> str:
+    lines = [
+        f"- **{card.finding.severity}** {code(card.finding.check)}"
+        + (f" at {code(card.finding.where)}" if card.finding.where else "")
+        + f": {prose(card.finding.says, 300)}"
+        for card in cards[:most]
+    ]
+    return "\n".join(lines + ([f"- … and {len(cards) - most} more"] if len(cards) > most else []))
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"

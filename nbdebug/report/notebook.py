@@ -1,0 +1,211 @@
+"""The report as a notebook: readable without running it, and able to repeat every check on the reader's own model."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nbdebug.exhibit import Exhibit, Images
+from nbdebug.report import markdown as md
+from nbdebug.report.draw import as_png
+from nbdebug.report.outline import Card, Outline, outline
+from nbdebug.report.prepare import LEFT_OUT, prepared
+from nbdebug.report.report import Report
+from nbdebug.report.words import counts_line, figure, plural, shortened
+
+__all__ = ["as_notebook"]
+
+PICTURE_BYTES = 3_000_000  # base64 makes 4 MB of it; GitHub shows no notebook that is much larger than that
+PLUG_IN = """\
+# Plug in your own things here, then run all cells.
+model = None      # your torch.nn.Module
+loader = None     # your DataLoader
+loss_fn = None    # None: the loss is inferred
+optimizer = None  # None: Adam on a copy
+more = {}         # other arguments of nbdebug.diagnose, for example {"val_loader": val_loader}"""
+REPEAT = '''\
+def repeat(*checks):
+    """Run these checks again on a copy of the model."""
+    if model is None or loader is None:
+        print("Plug in your model and your loader in the cell above, then run this cell again.")
+        return None
+    try:
+        import nbdebug
+    except ImportError:
+        print("Install nbdebug first: pip install nbdebug-torch")
+        return None
+    try:
+        return nbdebug.diagnose(model, loader, loss_fn, optimizer, checks=checks, seed={seed}, progress=False, **more)
+    except nbdebug.NbdebugError as error:
+        print(error)'''
+
+
+def as_notebook(report: Report, *, include_samples: bool = False) -> str:
+    """Give the report as the text of a valid .ipynb file, without widgets and without anything to load."""
+    import nbformat
+
+    ready = prepared(report, include_samples=include_samples)
+    notebook = nbformat.v4.new_notebook(cells=list(_cells(ready)))
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"nbdebug-{number}"  # the same report gives the same file
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata["language_info"] = {"name": "python"}
+    nbformat.validate(notebook)
+    return str(nbformat.writes(notebook))
+
+
+def _cells(report: Report) -> Iterator[Any]:
+    view, album = outline(report), _Album()
+    yield _text(_first_screen(report, view))
+    if view.cause:
+        yield from _finding(view.cause, album)
+    yield _text("## Repeat it", "Nothing below needs to be run to read this report. To repeat the checks, plug in:")
+    yield _code(PLUG_IN, tags=["parameters"])
+    yield _code(REPEAT.format(seed=_seed(report)))
+    for title, cards in (("What else was found", view.others), ("Worth knowing", view.notes)):
+        if cards:
+            yield _text(f"## {title}")
+        for card in cards:
+            yield from _finding(card, album)
+    yield from _rest(view)
+    yield _text(*_run(report))
+
+
+class _Album:
+    """Hands out pictures as outputs until the notebook would become too large to be opened."""
+
+    def __init__(self) -> None:
+        self.left = PICTURE_BYTES
+
+    def show(self, exhibit: Exhibit | None, says: str) -> list[Any]:
+        picture = as_png(exhibit) if exhibit is not None and self.left > 0 else b""
+        if not picture:
+            return []
+        self.left -= len(picture)
+        data = {
+            "image/png": base64.b64encode(picture).decode("ascii"),
+            "text/plain": f"Picture: {shortened(says, 300)}",
+        }
+        return [_output(data)]
+
+
+def _first_screen(report: Report, view: Outline) -> Iterable[str]:
+    if view.cause is None:
+        yield (
+            f"# No illness found: {plural(len(view.clean), 'check')} clean"
+            if view.clean
+            else "# Nothing could be checked"
+        )
+    else:
+        finding = view.cause.finding
+        place = f", at {md.code(finding.where)}" if finding.where else ""
+        yield f"# {md.prose(view.cause.headline, 200)}"
+        yield f"This is the likeliest cause of trouble{place}."
+    yield counts_line(report)
+    if len(list(view.cards)) > 1:
+        rows = [
+            (
+                card.finding.severity,
+                md.code(card.finding.check),
+                md.code(card.finding.where) if card.finding.where else "",
+            )
+            for card in list(view.cards)[:40]
+        ]
+        yield md.table(("severity", "finding", "where"), rows)
+
+
+def _finding(card: Card, album: _Album) -> Iterator[Any]:
+    """Give the cells of one finding: what it says, why it matters, and a cell that repeats it with its evidence."""
+    finding = card.finding
+    yield _text(*_words(card))
+    shown = album.show(finding.exhibit, finding.says)
+    numbers = {key: figure(value) for key, value in finding.evidence.items()}
+    plain = "\n".join([f"{finding.severity}: {finding.check}: {shortened(finding.says)}", *_lines(numbers)])
+    yield _code(f"repeat({finding.check!r})", [_output({"text/plain": plain}), *shown])
+    for symptom in card.symptoms:
+        yield from _finding(symptom, album)
+
+
+def _lines(numbers: dict[str, str]) -> list[str]:
+    return [f"  {key}: {value}" for key, value in numbers.items()]
+
+
+def _words(card: Card) -> Iterable[str]:
+    finding = card.finding
+    place = f" at {md.code(finding.where)}" if finding.where else ""
+    yield f"### {md.prose(card.headline, 200)}"
+    yield f"**{finding.severity}** {md.code(finding.check)}{place}"
+    yield md.prose(finding.says)
+    if card.symptoms:
+        yield "It explains " + ", ".join(md.code(s.finding.check) for s in card.symptoms) + "; these follow it."
+    yield md.evidence(finding)
+    yield md.rows_of(finding.exhibit)
+    if isinstance(finding.exhibit, Images) and not finding.exhibit.pictures:
+        yield md.prose(LEFT_OUT)
+    if card.about.why:
+        yield f"**Why it matters**: {md.prose(card.about.why)}"
+    yield from md.remedies(finding.remedies)
+    if not finding.remedies and card.about.remedy:
+        yield f"**What to try**: {md.prose(card.about.remedy)}"
+
+
+def _rest(view: Outline) -> Iterator[Any]:
+    if view.clean:
+        rows = [(md.code(r.check), md.prose(about.question or about.title)) for r, about in view.clean]
+        yield _text(f"## Checked and clean: {len(rows)}", md.table(("check", "what it answers"), rows))
+        yield _code(_call(r.check for r, _ in view.clean))
+    if view.skipped:
+        rows = [(md.code(r.check), md.prose(reason, 300)) for reason, pairs in view.skipped for r, _ in pairs]
+        yield _text(f"## Not looked at: {len(rows)}", md.table(("check", "why"), rows))
+        yield _code(_call(r.check for _, pairs in view.skipped for r, _ in pairs))
+    if view.crashed:
+        rows = [(md.code(r.check), md.prose(r.reason, 600)) for r, _ in view.crashed]
+        yield _text(
+            f"## Crashed: {len(rows)}", "These say nothing about the model.", md.table(("check", "error"), rows)
+        )
+        yield _code(_call(r.check for r, _ in view.crashed))
+
+
+def _call(checks: Iterable[str]) -> str:
+    return "repeat(\n" + "".join(f"    {check!r},\n" for check in checks) + ")"
+
+
+def _run(report: Report) -> Iterable[str]:
+    yield "## This run"
+    yield "\n".join(f"- {md.prose(note)}" for note in report.notes)
+    for title, values in (
+        ("examined", report.subject),
+        ("environment", report.environment),
+        ("seconds", report.timings),
+    ):
+        if values:
+            yield md.table(
+                (title, ""), [(md.prose(key, 80), md.prose(figure(value), 300)) for key, value in values.items()]
+            )
+    yield f"Made by nbdebug{f' on {md.prose(report.made)}' if report.made else ''}."
+
+
+def _seed(report: Report) -> int:
+    seed = str(report.environment.get("seed", "0"))
+    return int(seed) if seed.isdecimal() and len(seed) < 10 else 0
+
+
+def _text(*paragraphs: Any) -> Any:
+    import nbformat
+
+    flat = [part for item in paragraphs for part in ([item] if isinstance(item, str) else item)]
+    return nbformat.v4.new_markdown_cell("\n\n".join(part for part in flat if part))
+
+
+def _code(source: str, outputs: Iterable[Any] = (), tags: Iterable[str] = ()) -> Any:
+    import nbformat
+
+    metadata = {"tags": list(tags)} if tags else {}
+    return nbformat.v4.new_code_cell(source, outputs=list(outputs), metadata=metadata)
+
+
+def _output(data: dict[str, str]) -> Any:
+    import nbformat
+
+    return nbformat.v4.new_output("display_data", data=data)

@@ -1,0 +1,107 @@
+"""The outline that the page, the notebook and the summary share: findings as cards, and the other checks in groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbdebug.finding import Finding, Result
+from nbdebug.ranking import folded
+from nbdebug.report.report import Report
+
+__all__ = ["About", "Card", "Outline", "about", "outline"]
+
+
+@dataclass(frozen=True)
+class About:
+    """What the documentation of a check says; empty where the check is not known here."""
+
+    title: str = ""
+    why: str = ""
+    remedy: str = ""
+    question: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One finding with the documentation of its check and the symptoms that it explains."""
+
+    number: int
+    finding: Finding
+    about: About
+    symptoms: tuple[Card, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        """A name for links that holds no text of the user's beyond letters."""
+        return f"finding-{self.number}-{re.sub('[^a-z0-9-]+', '-', self.finding.check.lower())[:60]}"
+
+    @property
+    def headline(self) -> str:
+        """What the illness is, in words that need no manual."""
+        return self.about.title or self.finding.check
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A report in reading order."""
+
+    cause: Card | None
+    others: tuple[Card, ...]
+    notes: tuple[Card, ...]
+    clean: tuple[tuple[Result, About], ...]
+    skipped: tuple[tuple[str, tuple[tuple[Result, About], ...]], ...]
+    crashed: tuple[tuple[Result, About], ...]
+
+    @property
+    def cards(self) -> Iterator[Card]:
+        """Every card, symptoms after their cause."""
+        for card in (*((self.cause,) if self.cause else ()), *self.others, *self.notes):
+            yield card
+            yield from card.symptoms
+
+
+def outline(report: Report) -> Outline:
+    """Put a report in reading order: the likeliest cause, what else, what is clean, what was not seen and why."""
+    cards = list(_cards(report))
+    alarms = [card for card in cards if card.finding.is_alarm]
+    of = {
+        status: tuple((r, about(r.check)) for r in report.results if r.status == status)
+        for status in ("clean", "skipped", "crashed")
+    }
+    reasons = dict.fromkeys(result.reason for result, _ in of["skipped"])
+    return Outline(
+        cause=alarms[0] if alarms else None,
+        others=tuple(alarms[1:]),
+        notes=tuple(card for card in cards if not card.finding.is_alarm),
+        clean=of["clean"],
+        skipped=tuple(
+            (reason, tuple(pair for pair in of["skipped"] if pair[0].reason == reason)) for reason in reasons
+        ),
+        crashed=of["crashed"],
+    )
+
+
+def _cards(report: Report) -> Iterator[Card]:
+    number = 0
+    for cause, symptoms in folded(report.findings):
+        number += 1
+        under = [Card(number + i, symptom, about(symptom.check)) for i, symptom in enumerate(symptoms, 1)]
+        yield Card(number, cause, about(cause.check), tuple(under))
+        number += len(under)
+
+
+def about(check: str) -> About:
+    """Read the documentation of a check; a report is written also where a check is unknown or cannot be imported."""
+    from nbdebug.registry import registry
+    from nbdebug.tree import step_of
+
+    try:
+        spec = registry.load("nbdebug.checks").checks.get(check)
+    except Exception:
+        spec = registry.checks.get(check)
+    if spec is None:
+        return About()
+    question = next((step.question for _, step in step_of(registry) if check in step.checks), "")
+    return About(spec.title, spec.why, spec.remedy, question)

@@ -1,0 +1,99 @@
+"""The report as one page that needs nothing else, and as a piece of a notebook's output."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from nbdebug.exhibit import Exhibit, Images, Table
+from nbdebug.finding import Finding
+from nbdebug.report import words
+from nbdebug.report.draw import as_svg, picture_of
+from nbdebug.report.outline import outline
+from nbdebug.report.prepare import LEFT_OUT, prepared
+from nbdebug.report.report import Report
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["as_fragment", "as_page"]
+
+MOST_TABLE_ROWS, MOST_PICTURES = 50, 60
+
+
+def as_page(report: Report, *, include_samples: bool = False) -> str:
+    """Give the whole report as one HTML file: offline, light and dark, to read, to fold, to search and to print."""
+    script = _resource("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    return _render("page.html", report, include_samples, script=script, digest=digest)
+
+
+def as_fragment(report: Report, *, include_samples: bool = False) -> str:
+    """Give the report as the output of a notebook cell: its own style, no script."""
+    return _render("fragment.html", report, include_samples)
+
+
+def _render(template: str, report: Report, include_samples: bool, **more: Any) -> str:
+    ready = prepared(report, include_samples=include_samples)
+    budget = itertools.count()  # a report of a thousand findings has to stay a file that opens
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            report=ready,
+            outline=outline(ready),
+            style=_resource("style.css"),
+            words=words,
+            left_out=LEFT_OUT,
+            picture=lambda finding: _picture(finding) if next(budget) < MOST_PICTURES else "",
+            table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
+            samples=_samples,
+            most_rows=MOST_TABLE_ROWS,
+            **more,
+        )
+    )
+
+
+def _picture(finding: Finding) -> Any:
+    """Draw what a finding shows; the text for those who cannot see it is what the finding says."""
+    from markupsafe import Markup
+
+    if finding.exhibit is None or isinstance(finding.exhibit, (Table, Images)):
+        return ""
+    title = getattr(finding.exhibit, "title", "")
+    return Markup(as_svg(finding.exhibit, words.shortened(f"{title}: {finding.says}" if title else finding.says, 300)))
+
+
+def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]] | None:
+    """Give the pictures of samples as data addresses with their captions; None where the exhibit is none of samples."""
+    if not isinstance(exhibit, Images):
+        return None
+    captions = itertools.chain(exhibit.captions, itertools.repeat(""))
+    return [
+        (f"data:image/png;base64,{base64.b64encode(picture_of(pixels)).decode('ascii')}", caption)
+        for pixels, caption in zip(exhibit.pictures[:24], captions, strict=False)
+    ]
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("nbdebug.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(figure=words.figure, short=words.shortened)
+    return environment
+
+
+@cache
+def _resource(name: str) -> str:
+    return resources.files("nbdebug.report").joinpath("templates", name).read_text(encoding="utf-8")

@@ -1,0 +1,42 @@
+"""What every written form of a report goes through first: no samples, no file paths, no invisible characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from nbdebug.exhibit import Exhibit, Images
+from nbdebug.report.report import Report
+from nbdebug.report.words import clean_text, redacted
+
+__all__ = ["LEFT_OUT", "prepared"]
+
+LEFT_OUT = "Pictures of your samples are left out; save with include_samples=True to have them in the file."
+
+
+def prepared(report: Report, *, include_samples: bool = False) -> Report:
+    """Give the report as it may leave the machine; this is the one place where texts are redacted."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, str):
+            return redacted(clean_text(value))
+        if isinstance(value, Images) and not include_samples:
+            return Images((), title=shown(value.title))
+        return value
+
+    ready: Report = _mapped(report, shown)
+    return ready
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Give a copy of a nested value with every leaf changed; a leaf is what is neither container nor dataclass."""
+    if isinstance(value, Exhibit):
+        value = change(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{part.name: _mapped(getattr(value, part.name), change) for part in fields(value)})
+    if isinstance(value, Mapping):
+        return {_mapped(key, change): _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return (list if isinstance(value, list) else tuple)(_mapped(item, change) for item in value)
+    return change(value)
