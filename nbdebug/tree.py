@@ -85,7 +85,7 @@ TREE: tuple[Stage, ...] = (
                 "independence",
                 "Is each sample treated on its own?",
                 "A prediction must not depend on what else is in the batch.",
-                ("batch-mixing",),
+                ("batch-mixing", "batch-size-hardwired"),
             ),
         ),
     ),

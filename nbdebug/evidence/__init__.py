@@ -1,6 +1,7 @@
 """Evidence: frozen dataclasses of plain numbers. Tensors stop before here."""
 
 from nbdebug.evidence.data import *  # noqa: F403
+from nbdebug.evidence.influence import *  # noqa: F403
 from nbdebug.evidence.layers import *  # noqa: F403
 from nbdebug.evidence.learning import *  # noqa: F403
 from nbdebug.evidence.losses import *  # noqa: F403

@@ -1,0 +1,82 @@
+"""Parameters that were told not to learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import GradientReach, ParameterReach
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["frozen_parameters"]
+
+SOURCE = "37 reasons, 23: a frozen layer in the middle is seldom meant, a frozen backbone is"
+
+
+@check(explains=("batch-not-memorised", "loss-not-differentiable"))
+def frozen_parameters(
+    reach: GradientReach,
+    *,
+    adapter_layers: int = 3,  # fewer frozen layers than this are no pattern
+) -> Iterator[Finding]:
+    """Parameters are frozen (requires_grad=False) in a place where that is seldom meant.
+
+    A frozen backbone under a trained head, frozen embeddings and adapters beside frozen layers are what fine-tuning
+    looks like. A single frozen layer between trained ones, a frozen head, or a model that is frozen altogether is not.
+
+    Why it matters: a frozen layer never learns, and the others have to work round what it happens to compute.
+
+    What to try: set requires_grad to True for the layers named, or remove the line that freezes them.
+    """
+    frozen = [p for p in reach.parameters if not p.requires_grad]
+    if not frozen:
+        return
+    if len(frozen) == len(reach.parameters):
+        yield _finding(frozen, "bug", "model", "Every parameter of the model is frozen, so nothing can be learned.")
+        return
+    weights = [p for p in reach.parameters if p.is_weight and p.calls]
+    if not weights:
+        raise NotApplicable("no layer with weights was seen to be called")
+    wedged = [p for p in weights if not p.requires_grad and p.fed_by_trained and not p.beside_trained]
+    if wedged and not _is_pattern(wedged, weights, adapter_layers):
+        owners = list(dict.fromkeys(p.owner for p in wedged))
+        yield _finding(
+            wedged,
+            "suspect",
+            owners[0],
+            f"{', '.join(owners[:3])}{' and more' * (len(owners) > 3)} {'are' if len(owners) > 1 else 'is'} frozen "
+            f"although layers before {'them' if len(owners) > 1 else 'it'} are trained.",
+        )
+        return
+    share = sum(p.size for p in frozen) / sum(p.size for p in reach.parameters)
+    says = f"{len(frozen)} of {len(reach.parameters)} parameters ({share:.0%} of the values) are frozen."
+    yield _finding(frozen, "note", frozen[0].owner, says)
+
+
+def _is_pattern(wedged: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int) -> bool:
+    """Whether this looks like adapters in a frozen model, or like a whole frozen network on top of a trained one."""
+    values = sum(p.size for p in weights if not p.requires_grad)
+    if len(wedged) >= layers and 2 * values >= sum(p.size for p in weights):
+        return True
+    child = wedged[0].name.split(".")[0]
+    same = [p for p in weights if p.name.split(".")[0] == child]
+    others = [p for p in weights if p.name.split(".")[0] != child]
+    whole = {p.name for p in same} == {p.name for p in wedged}
+    on_top = bool(others) and min(p.position for p in same) > max(p.position for p in others)
+    return whole and on_top and len(same) >= 2  # a critic, a perceptual network
+
+
+def _finding(group: Sequence[ParameterReach], severity: str, where: str, says: str) -> Finding:
+    return Finding(
+        says,
+        where=where,
+        severity=severity,  # type: ignore[arg-type]
+        evidence={
+            "parameters": [p.name for p in group],
+            "values": sum(p.size for p in group),
+            "threshold": "a frozen layer behind a trained one",
+            "source": SOURCE,
+        },
+        remedies=(Remedy("Let it learn.", f"model.{where}.requires_grad_(True)".replace("model.model", "model")),),
+    )

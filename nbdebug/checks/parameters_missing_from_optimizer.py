@@ -1,0 +1,100 @@
+"""Parameters that get a gradient and no step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nbdebug.evidence import GradientReach, InitialWeights, OptimizerCoverage
+from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.registry import check
+
+__all__ = ["parameters_missing_from_optimizer"]
+
+SOURCE = "37 reasons, 23: what the optimizer does not hold, it does not train"
+# Parts with such names have an optimizer of their own by custom; the name only softens what is said.
+TRAINED_ELSEWHERE = ("disc", "critic", "teacher", "target", "ema", "momentum", "adversar", "netd", "netg")
+
+
+@check(explains=("batch-not-memorised",))
+def parameters_missing_from_optimizer(
+    coverage: OptimizerCoverage, reach: GradientReach | None, weights: InitialWeights | None
+) -> Iterator[Finding]:
+    """Trainable parameters of the model are not in the optimizer.
+
+    nbdebug compares the optimizer's tensors with the model's by identity. Frozen parameters need not be there, nor
+    those that another optimizer of your training step holds.
+
+    Why it matters: a parameter that no optimizer holds never changes, however large its gradient. It happens when a
+    layer is replaced, or the model is made anew, after the optimizer was made, or when only a part was handed to it.
+
+    What to try: make the optimizer after the model is complete and in its place, from `model.parameters()`.
+    """
+    asleep = {p.name for p in reach.parameters if not p.is_reached} if reach is not None else set()
+    missing = [name for name in coverage.missing if name not in asleep]
+    if not missing:
+        return
+    total = len(coverage.held) + len(coverage.missing)
+    strays = f" It holds {len(coverage.strays)} tensors that are not of this model." if coverage.strays else ""
+    if not coverage.held:
+        says = f"The optimizer ({coverage.optimizer}) holds none of the model's {total} trainable parameters.{strays}"
+        yield _finding(says, "model", missing, coverage, "bug")
+        return
+    replaced = [name for name in missing if coverage.shapes.get(name) in coverage.strays]
+    parts = _by_part(missing, [*coverage.held, *coverage.elsewhere])
+    if len(parts) > 5:
+        parts = {next(iter(parts)): missing}
+    for path, names in parts.items():
+        hint = strays if set(names) & set(replaced) else ""
+        gets = " although a gradient comes to them" if reach is not None else ""
+        says = f"{len(names)} of {total} trainable parameters, all of {path}, are not in the optimizer{gets}.{hint}"
+        yield _finding(says, path, names, coverage, "bug" if hint else _severity(path, names, reach, weights))
+
+
+def _severity(path: str, names: Sequence[str], reach: GradientReach | None, weights: InitialWeights | None) -> Severity:
+    """Soften what is often meant: another network's part, and a trained body under a new head."""
+    matrices = [p for p in reach.parameters if p.name in set(names) and p.is_weight] if reach is not None else []
+    if any(word in path.lower() for word in TRAINED_ELSEWHERE):
+        return "note"
+    owners = {p.owner for p in matrices}
+    trained = weights is not None and any(w.path in owners and not w.looks_fresh for w in weights.weights)
+    if trained and _is_before_the_rest(names, reach):
+        return "note"
+    return "suspect" if "." not in path and len(matrices) >= 2 else "bug"
+
+
+def _is_before_the_rest(names: Sequence[str], reach: GradientReach | None) -> bool:
+    """Whether the missing layers all run before those that the optimizer holds."""
+    assert reach is not None
+    missing = [p.position for p in reach.parameters if p.name in set(names) and p.is_weight]
+    held = [p.position for p in reach.parameters if p.in_optimizer and p.is_weight]
+    return bool(missing and held) and max(missing) < min(held)
+
+
+def _by_part(missing: Sequence[str], others: Sequence[str]) -> dict[str, list[str]]:
+    """Group names by the largest part of the model of which nothing is held."""
+    groups: dict[str, list[str]] = {}
+    for name in missing:
+        steps = name.split(".")
+        prefixes = [".".join(steps[: i + 1]) for i in range(len(steps))]
+        whole = next((p for p in prefixes if not any(o == p or o.startswith(f"{p}.") for o in others)), name)
+        groups.setdefault(whole, []).append(name)
+    return groups
+
+
+def _finding(says: str, where: str, names: Sequence[str], coverage: OptimizerCoverage, severity: Severity) -> Finding:
+    return Finding(
+        says,
+        where=where,
+        severity=severity,
+        evidence={
+            "missing": list(names),
+            "held": len(coverage.held),
+            "tensors of no parameter of this model": len(coverage.strays),
+            "threshold": "every trainable parameter is held by an optimizer",
+            "source": SOURCE,
+        },
+        remedies=(
+            Remedy("Make the optimizer last.", f"optimizer = {coverage.optimizer}(model.parameters(), lr=…)"),
+            Remedy("Or add what is new to it.", f"optimizer.add_param_group({{'params': model.{where}.parameters()}})"),
+        ),
+    )

@@ -1,0 +1,115 @@
+"""Parameters that no gradient reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import GradientReach, ParameterReach
+from nbdebug.exhibit import Table
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["untrained_parameters"]
+
+SOURCE = "37 reasons, 23: a parameter without a gradient cannot learn"
+
+
+@check(explains=("batch-not-memorised",))
+def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> Iterator[Finding]:  # rounding is below
+    """Parameters that should be trained receive no gradient.
+
+    nbdebug runs several batches forward and back, follows the gradient to every parameter that asks for one, and
+    replaces the values of those that got none, to see whether the answer depends on them. A gradient that is exactly
+    zero is given a few steps to come to life, as it does behind layers that start at zero.
+
+    Why it matters: the layers before a cut stay as they were initialised while those after it learn to live with
+    them. The loss falls, only not as far as it could, and nothing warns.
+
+    What to try: look behind the module named for detach(), .data, .item(), no_grad, numpy(), round(), argmax or a new
+    tensor made from values; call every layer in forward that you define, or remove it.
+    """
+    silent = [p for p in reach.trainable if not p.is_reached]
+    if not reach.trainable:
+        raise NotApplicable("no parameter asks for a gradient; see frozen-parameters")
+    if len(silent) == len(reach.trainable) and reach.output_has_gradient:
+        raise NotApplicable("no gradient comes out of the loss at all, though the outputs could take one")
+    matter = {p.name for p in silent if (p.influence or 0.0) > influence}
+    known = {p.name: p for p in silent}
+    inside = [name for cut in reach.cuts if cut.inside for name in cut.parameters if name in matter]
+    if inside:
+        first = next(cut for cut in reach.cuts if cut.inside)
+        yield _cut([known[n] for n in inside], first.after, f"the output of {first.after} carries no gradient", reach)
+    for cut in reach.cuts:
+        names = [name for name in cut.parameters if name in matter and not cut.inside]
+        if names:
+            place = f"the way ends behind {cut.after}" + (f", before {cut.before}" if cut.before else "")
+            yield _cut([known[n] for n in names], cut.after, place, reach)
+    unused = [p for p in silent if p.name not in matter]
+    for path, group in _by_part(unused, reach).items():
+        yield _unused(path, group, reach)
+
+
+def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: GradientReach) -> Finding:
+    kind = "no gradient" if all(p.is_cut for p in group) else "a gradient of exactly zero"
+    meant = all(p.is_copy or (reach.optimizer_given and not p.in_optimizer) for p in group)
+    return Finding(
+        f"{_count(group)} receive {kind} in {reach.batches} batches although the answer depends on them: {place}.",
+        where=where,
+        severity="note" if meant else "bug",
+        evidence=_evidence(group, reach),
+        remedies=(
+            Remedy("Keep tensors in the graph: no detach, .data, .item() or numpy() between layers.", "x = layer(x)"),
+            Remedy("If these are meant to stay as they are, say so.", "part.requires_grad_(False)"),
+        ),
+        explains=() if reach.loss_has_gradient else ("loss-not-differentiable",),
+        exhibit=_table(group),
+    )
+
+
+def _unused(path: str, group: Sequence[ParameterReach], reach: GradientReach) -> Finding:
+    meant = all(
+        p.is_copy or p.conditional or (reach.optimizer_given and not p.in_optimizer) or not p.is_cut for p in group
+    )
+    return Finding(
+        f"{_count(group)} of {path} are never used: changing them changes nothing, and no gradient comes to them in "
+        f"{reach.batches} batches.",
+        where=path,
+        severity="note" if meant else "suspect",
+        evidence=_evidence(group, reach),
+        remedies=(Remedy("Call it in forward, or remove it from the model.", f"x = self.{path}(x)"),),
+        exhibit=_table(group),
+    )
+
+
+def _by_part(unused: Sequence[ParameterReach], reach: GradientReach) -> dict[str, list[ParameterReach]]:
+    """Group parameters by the largest part of the model of which nothing else is in use."""
+    names = {p.name for p in unused}
+    others = [p.name for p in reach.parameters if p.name not in names]
+    groups: dict[str, list[ParameterReach]] = {}
+    for parameter in unused:
+        steps = parameter.name.split(".")
+        prefixes = [".".join(steps[: i + 1]) for i in range(len(steps))]
+        whole = next((p for p in prefixes if not any(o == p or o.startswith(f"{p}.") for o in others)), parameter.name)
+        groups.setdefault(whole, []).append(parameter)
+    return groups
+
+
+def _count(group: Sequence[ParameterReach]) -> str:
+    names = ", ".join(p.name for p in group[:3]) + (f" and {len(group) - 3} more" if len(group) > 3 else "")
+    return f"{len(group)} parameter{'s' * (len(group) > 1)} ({names}; {sum(p.size for p in group):,} values)"
+
+
+def _evidence(group: Sequence[ParameterReach], reach: GradientReach) -> dict[str, object]:
+    return {
+        "parameters": [p.name for p in group],
+        "influence on the answer": max((p.influence or 0.0) for p in group),
+        "batches": reach.batches,
+        "threshold": "a gradient other than zero in at least one batch",
+        "source": SOURCE,
+    }
+
+
+def _table(group: Sequence[ParameterReach]) -> Table:
+    rows = tuple((p.name, "none" if p.is_cut else "exactly zero", p.influence or 0.0) for p in group[:50])
+    return Table(("parameter", "gradient", "influence on the answer"), rows, title="Parameters without a gradient")

@@ -1,0 +1,45 @@
+"""A short training in the way of the books, for experiments that compare two starts or two settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nbdebug.subject import Batch
+from nbdebug.twin import Twin
+
+__all__ = ["plain_adam", "race"]
+
+STEPS = 40
+SEED = 0
+
+
+def plain_adam(twin: Twin, lr: float = 1e-3) -> Any:
+    """Give an Adam of the usual kind for everything of the twin that can learn."""
+    return torch.optim.Adam([p for p in twin.model.parameters() if p.requires_grad], lr=lr)
+
+
+def race(
+    twin: Twin,
+    batches: list[Batch],
+    optimizer: Any,
+    steps: int = STEPS,
+    tell: Callable[[float], None] = lambda _: None,
+) -> tuple[float, ...]:
+    """Train over these batches in turn and give the losses; it ends early when they are not finite."""
+    torch.manual_seed(SEED)
+    twin.ready_to_train()
+    losses: list[float] = []
+    for step in range(steps):
+        tell(step / steps)
+        optimizer.zero_grad()
+        loss = twin.run(batches[step % len(batches)]).loss
+        losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]) or not loss.requires_grad:
+            break
+        loss.backward()
+        optimizer.step()
+    return tuple(losses)

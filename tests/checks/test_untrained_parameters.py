@@ -1,0 +1,171 @@
+"""Patients whose gradient does not reach every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.tabular import digits
+
+
+class Cut(nn.Module):
+    """Two layers with something between them."""
+
+    def __init__(self, between: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+        self.between = between
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Break the graph behind the second layer."""
+        hidden = self.second(self.first(x).relu()).relu()
+        return self.last(self.between(hidden))
+
+
+class WithoutGrad(nn.Module):
+    """A block that runs under no_grad."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.last = nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Forget the graph of the body."""
+        with torch.no_grad():
+            hidden = self.body(x)
+        return self.last(hidden)
+
+
+class Forgotten(nn.Module):
+    """A layer that forward never calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Leave the middle out."""
+        return self.last(self.first(x).relu())
+
+
+def setup(model: nn.Module, **more: Any) -> dict[str, Any]:
+    """Train on digits with Adam."""
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer, **more}
+
+
+def detached(x: torch.Tensor) -> torch.Tensor:
+    return x.detach()
+
+
+def through_numpy(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(x.detach().numpy())
+
+
+def by_data(x: torch.Tensor) -> torch.Tensor:
+    return x.data * 1.0
+
+
+def by_items(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([torch.tensor([v.item() for v in row]) for row in x])
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    return (8 * x).round() / 8
+
+
+@patient("untrained-parameters", where="second")
+def cut_by_detach() -> dict[str, Any]:
+    """detach() between two layers."""
+    return setup(Cut(detached))
+
+
+@patient("untrained-parameters", where="second")
+def cut_by_numpy() -> dict[str, Any]:
+    """A round trip through NumPy."""
+    return setup(Cut(through_numpy))
+
+
+@patient("untrained-parameters", where="second")
+def cut_by_rounding() -> dict[str, Any]:
+    """A rounding, whose gradient is exactly zero."""
+    return setup(Cut(rounded))
+
+
+@patient("untrained-parameters", where=("body.0", "body"))
+def cut_by_no_grad() -> dict[str, Any]:
+    """A part of forward that runs under no_grad."""
+    return setup(WithoutGrad())
+
+
+@patient("untrained-parameters", where="middle")
+def layer_never_called() -> dict[str, Any]:
+    """A layer that is defined and forgotten."""
+    return setup(Forgotten())
+
+
+def result(model: nn.Module, **more: Any) -> nbdebug.Result:
+    """Run the check alone."""
+    return nbdebug.diagnose(**setup(model, **more), checks=["untrained-parameters"], progress=False).results[0]
+
+
+@pytest.mark.parametrize("between", [by_data, by_items])
+def test_other_cuts_are_placed(between: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """`.data` and `.item()` cut as detach does."""
+    (finding,) = result(Cut(between)).findings
+    assert finding.where == "second" and finding.severity == "bug"
+    assert "before last" in finding.says
+
+
+def test_zero_start_is_no_cut() -> None:
+    """A head that starts at zero gives no gradient at the first step and does at the second."""
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    nn.init.zeros_(model[2].weight)
+    assert result(model).status == "clean"
+
+
+class Gated(nn.Module):
+    """Four experts, of which each batch wakes one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(64, 10) for _ in range(12))
+        self.gate = nn.Linear(64, 12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Send the whole batch to the experts that the gate likes."""
+        weight = self.gate(x).softmax(1)
+        chosen = [*weight.mean(0).topk(1).indices.tolist(), int(1000 * x.mean()) % 12]
+        return torch.stack([weight[:, i, None] * self.experts[i](x) for i in chosen]).sum(0)
+
+
+def test_resting_experts_raise_no_alarm() -> None:
+    """Experts that come and go with the batch are a note at the most."""
+    assert not [f for f in result(Gated()).findings if f.is_alarm]
+
+
+class Target(nn.Module):
+    """A student that follows a slowly moving copy of itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student, self.teacher = nn.Linear(64, 10), nn.Linear(64, 10)
+        self.teacher.load_state_dict(self.student.state_dict())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Mix both, without a gradient for the copy."""
+        with torch.no_grad():
+            soft = self.teacher(x)
+        return self.student(x) + 0.1 * soft
+
+
+def test_target_network_raises_no_alarm() -> None:
+    """A momentum copy runs without gradients on purpose."""
+    assert not [f for f in result(Target()).findings if f.is_alarm]
