@@ -1,0 +1,87 @@
+"""`%load_ext nbdebug`: the wizard, a diagnosis, an explanation and a report as magics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_magic, magics_class
+
+__all__ = ["NbdebugMagics", "load_ipython_extension", "unload_ipython_extension"]
+
+USAGE = """\
+%nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
+%nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
+%nbdebug explain ID                                   say what a check is about
+%nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
+"""
+
+
+@magics_class
+class NbdebugMagics(Magics):
+    """The magic `%nbdebug`; names are looked up among the notebook's variables."""
+
+    newest: Any = None  # the wizard or the report that was made last
+
+    @line_magic
+    def nbdebug(self, line: str) -> Any:
+        """Run `%nbdebug wizard|diagnose|explain|report …`."""
+        command, *rest = line.split() or [""]
+        action = getattr(self, f"_{command}", None) if command in ("wizard", "diagnose", "explain", "report") else None
+        if action is None:
+            raise UsageError(f"%nbdebug {command or '…'}: expected one of\n{USAGE}")
+        return action(rest)
+
+    def _wizard(self, names: list[str]) -> Any:
+        import nbdebug
+
+        self.newest = nbdebug.wizard(*self._values("wizard", names))
+        return self.newest
+
+    def _diagnose(self, names: list[str]) -> Any:
+        import nbdebug
+
+        self.newest = nbdebug.diagnose(*self._values("diagnose", names))
+        return self.newest
+
+    def _explain(self, names: list[str]) -> Any:
+        import nbdebug
+
+        if len(names) != 1:
+            raise UsageError("%nbdebug explain takes the id of one check, for example: %nbdebug explain dead-units")
+        return nbdebug.explain(names[0])
+
+    def _report(self, names: list[str]) -> Any:
+        if len(names) != 1:
+            raise UsageError("%nbdebug report takes one path, for example: %nbdebug report report.html")
+        if self.newest is None:
+            raise UsageError(
+                "%nbdebug report: there is nothing to report yet; run %nbdebug diagnose MODEL LOADER first"
+            )
+        report = getattr(self.newest, "report", self.newest)
+        return report.save(names[0])
+
+    def _values(self, command: str, names: list[str]) -> list[Any]:
+        if not 2 <= len(names) <= 4:
+            raise UsageError(f"%nbdebug {command} takes two to four names: MODEL LOADER [LOSS_FN] [OPTIMIZER]")
+        known = self.shell.user_ns if self.shell is not None else {}
+        values = []
+        for name in names:
+            if name not in known:
+                raise UsageError(
+                    f"%nbdebug {command}: there is no variable {name!r} in this notebook; run its cell first"
+                )
+            values.append(known[name])
+        return values
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register the magics; doing it twice changes nothing."""
+    if not isinstance(shell.magics_manager.registry.get("NbdebugMagics"), NbdebugMagics):
+        shell.register_magics(NbdebugMagics)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take the magics away again."""
+    shell.magics_manager.magics["line"].pop("nbdebug", None)
+    shell.magics_manager.registry.pop("NbdebugMagics", None)
