@@ -1,0 +1,103 @@
+"""The magics and a notebook's own checks, in a real kernel."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+SETUP = """
+%load_ext nbdebug
+%load_ext nbdebug
+import torch, nbdebug
+from torch import nn
+from dataclasses import dataclass
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+loader = [(torch.randn(12, 4), torch.randint(0, 3, (12,))) for _ in range(4)]
+"""
+
+OWN = '''
+@dataclass(frozen=True)
+class Width:
+    widest: int
+
+@nbdebug.probe
+def width(twin: nbdebug.Twin) -> Width:
+    """Measure the widest layer."""
+    return Width(max(p.shape[0] for p in twin.model.parameters()))
+
+@nbdebug.check
+def too_wide(width: Width, *, most: int = 4):
+    """A layer is wider than we allow.
+
+    Why it matters: it has to fit on the device that we ship.
+
+    What to try: make it narrower, or split it in two.
+    """
+    if width.widest > most:
+        yield nbdebug.Finding(f"The widest layer has {width.widest} units.", where="0")
+'''
+
+SAVE = """
+import pathlib, tempfile
+path = pathlib.Path(tempfile.mkdtemp()) / "out.json"
+get_ipython().run_line_magic("nbdebug", f"report {path}")
+print(path.stat().st_size > 1000)
+"""
+
+
+def run(*cells: str, allow_errors: bool = False) -> list[str]:
+    """Run cells in a real kernel and give each one's text."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=200, kernel_name="python3", allow_errors=allow_errors).execute()
+    return ["\n".join(_text(output) for output in cell.outputs) for cell in notebook.cells]
+
+
+def _text(output: nbformat.NotebookNode) -> str:
+    if output.output_type == "stream":
+        return str(output.text)
+    if output.output_type == "error":
+        return f"{output.ename}: {output.evalue}"
+    return str(output.data.get("text/plain", ""))
+
+
+@pytest.mark.kernel
+def test_magics_and_own_checks() -> None:
+    """The extension loads twice, the magics answer, and a check defined in a cell works at once and again."""
+    shown = run(
+        SETUP,
+        OWN,
+        "nbdebug.diagnose(model, loader, checks=['too-wide'], progress=False)",
+        OWN.replace("most: int = 4", "most: int = 400"),
+        "nbdebug.diagnose(model, loader, checks=['too-wide'], progress=False)",
+        "%nbdebug explain too-wide",
+        "%nbdebug wizard model loader",
+        "%nbdebug wizard model loadr",
+        "%nbdebug dance",
+        "%unload_ext nbdebug",
+        "%nbdebug explain too-wide",
+        allow_errors=True,
+    )
+    assert "too-wide" in shown[2] and "8 units" in shown[2]
+    assert "No illness found" in shown[4]
+    assert "Why it matters: it has to fit" in shown[5]
+    assert "nbdebug wizard on Sequential" in shown[6]
+    assert "loadr" in shown[7] and "run its cell first" in shown[7]
+    assert "%nbdebug wizard MODEL LOADER" in shown[8]
+    assert "not found" in shown[10]
+
+
+@pytest.mark.kernel
+def test_diagnose_magic_saves_a_report() -> None:
+    """`%nbdebug diagnose` and `%nbdebug report` go together; without the first the second says so."""
+    shown = run(
+        SETUP,
+        "%nbdebug report out.json",
+        "report = %nbdebug diagnose model loader\nreport",
+        SAVE,
+        allow_errors=True,
+    )
+    assert "run %nbdebug diagnose" in shown[1]
+    assert "checks in" in shown[2]
+    assert "True" in shown[3]
