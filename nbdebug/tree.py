@@ -82,6 +82,12 @@ TREE: tuple[Stage, ...] = (
                 ("non-finite-forward", "non-finite-backward"),
             ),
             Step(
+                "response",
+                "Do the outputs depend on every input?",
+                "What has no influence on the answer cannot help to find it.",
+                ("outputs-identical",),
+            ),
+            Step(
                 "independence",
                 "Is each sample treated on its own?",
                 "A prediction must not depend on what else is in the batch.",
@@ -93,6 +99,12 @@ TREE: tuple[Stage, ...] = (
         "start",
         "Start right",
         (
+            Step(
+                "loss-teaches",
+                "Does the loss say anything to the model?",
+                "What has no gradient, or does not look at the targets, teaches nothing.",
+                ("loss-not-differentiable", "loss-ignores-targets"),
+            ),
             Step(
                 "loss-reads-outputs",
                 "Does the loss get what it expects?",
@@ -112,7 +124,13 @@ TREE: tuple[Stage, ...] = (
                 "first-loss",
                 "Is the first loss what guessing would give?",
                 "A model that knows nothing should say that nothing is known.",
-                ("initial-loss-off",),
+                ("initial-loss-off", "output-bias-ignores-prior"),
+            ),
+            Step(
+                "loss-scale",
+                "Do the samples and the terms of the loss have fair weights?",
+                "A sum grows with the batch, and the largest term decides alone.",
+                ("loss-sums-over-batch", "loss-terms-unbalanced"),
             ),
             Step(
                 "every-parameter",

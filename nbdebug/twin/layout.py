@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-__all__ = ["layouts", "spill", "steady_prime"]
+__all__ = ["layouts", "relative_change", "spill", "steady_prime"]
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # before and after a change
 
@@ -22,6 +22,11 @@ def layouts(shape: Sequence[int], count: int) -> Iterator[tuple[int, bool]]:
             yield dim, True
             if length > count:
                 yield dim, False
+
+
+def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:
+    """Give the largest change of any element relative to the size of the values."""
+    return float(_change(before, after).max()) if before.numel() else 0.0
 
 
 def spill(pairs: Sequence[Pair], touched: Sequence[torch.Tensor], count: int) -> float | None:

@@ -1,0 +1,97 @@
+"""Does the model run with other batch sizes than the loader's?"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.evidence import BatchSizes, SizeFailure, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.subject import Batch, Feed
+from nbdebug.twin import Twin
+from nbdebug.twin.samples import Samples, samples_of
+from nbdebug.twin.sources import line_of
+from nbdebug.twin.taps import CallStack, tapped, tensors_in
+
+__all__ = ["batch_sizes"]
+
+LARGEST = 512  # samples; a batch is not doubled beyond
+
+
+@probe
+def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
+    """Run one sample, two, one fewer, half and twice as many, in both modes."""
+    require_run(trial)
+    samples = samples_of(twin)
+    own = samples.count
+    _refuse_other_layouts(samples)
+    sizes = sorted({1, 2, own // 2, own - 1, 2 * own} - {0, own})
+    sizes = [size for size in sizes if size < own or size <= LARGEST]
+    failures = []
+    modes = [mode for mode in ("eval", "training") if _try(twin, samples.batch, own, mode) is None]
+    for index, size in enumerate(sizes):
+        control.progress(index / len(sizes), f"running a batch of {size}")
+        for mode in modes:
+            if size == 1 and mode == "training":
+                continue  # batch normalisation cannot, and need not
+            failure = _try(twin, samples.batch.select(torch.arange(size) % own), size, mode)
+            if failure is not None:
+                failures.append(failure)
+                break
+    others = _other_sizes(twin.subject.feed, own)
+    if twin.subject.val_feed is not None:
+        others = others or _other_sizes(twin.subject.val_feed, own)
+    return BatchSizes(own, tuple(sizes), tuple(failures), others, twin.subject.feed.batch_count)
+
+
+def _refuse_other_layouts(samples: Samples) -> None:
+    """Leave batches alone that cannot be cut along the first dimension of all their tensors."""
+    if samples.axis != 0 or not samples.sure:
+        raise NotApplicable("the samples are not in the first dimension, so no batch of another size can be cut out")
+    if samples.count < 2:
+        raise NotApplicable("a batch of one sample has no other sizes to be cut to")
+    for name, tensor in samples.batch.inputs.items():
+        if not samples.holds(tensor) and samples.count in tensor.shape and tensor.dim() > 1:
+            raise NotApplicable(f"{name} has its samples in another dimension, so it cannot be cut with the others")
+
+
+def _try(twin: Twin, batch: Batch, size: int, mode: str) -> SizeFailure | None:
+    """Run one size through the model and its loss."""
+    stack = CallStack()
+    try:
+        hooks = tapped(twin.model, after=stack.leave, before=stack.enter)
+        with twin.mode(training=mode == "training"), torch.no_grad(), hooks:
+            twin.run(batch)
+        return None
+    except NbdebugError:
+        raise
+    except Exception as error:
+        where, module, inputs = stack.innermost or _outside(twin)
+        failure = SizeFailure(
+            size,
+            mode,
+            where,
+            type(module).__name__ if module is not None else "",
+            f"{type(error).__name__}: {error}".splitlines()[0],
+            tuple(tuple(t.shape) for t in tensors_in(inputs)),
+            line_of(error),
+        )
+        traceback.clear_frames(error.__traceback__)
+        return failure
+
+
+def _outside(twin: Twin) -> tuple[str, Any, Any]:
+    return ("compute_loss" if twin.compute_loss is not None else "loss_fn"), None, ()
+
+
+def _other_sizes(feed: Feed, own: int) -> bool:
+    """Whether a feed ends with a smaller batch, or has another size altogether."""
+    size = getattr(feed.loader, "batch_size", None)
+    if not isinstance(size, int) or feed.total is None:
+        return False
+    return (min(size, feed.total) != own) or (feed.total % size != 0 and not getattr(feed.loader, "drop_last", False))

@@ -1,0 +1,96 @@
+"""Patients with a batch size written into the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.samples import digit_rows
+from tests.zoo.tabular import digits
+
+
+class FixedView(nn.Module):
+    """A view with the loader's batch size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 16), nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Flatten for exactly 64 samples."""
+        return self.head(self.body(x.view(-1, 8, 8)).relu().reshape(64, -1))
+
+
+@patient("batch-size-hardwired", where=("head", "model"))
+def fixed_view() -> dict[str, Any]:
+    """The last batch of the epoch has other than 64 samples."""
+    return {"model": FixedView(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
+
+
+class FixedState(nn.Module):
+    """A recurrent network whose first state is made for one batch size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.recurrent, self.head = nn.GRU(8, 16, batch_first=True), nn.Linear(16, 10)
+        self.register_buffer("start", torch.zeros(1, size, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Begin with zeros."""
+        return self.head(self.recurrent(x.view(-1, 8, 8), self.start)[0][:, -1])
+
+
+@patient("batch-size-hardwired", where="recurrent")
+def fixed_state() -> dict[str, Any]:
+    """The state has 32 rows."""
+    return {"model": FixedState(32), "loader": digits(32), "loss_fn": nn.CrossEntropyLoss()}
+
+
+def result(**setup: Any) -> Any:
+    """Run the check alone."""
+    return nbdebug.diagnose(**setup, checks=["batch-size-hardwired"], progress=False).result("batch-size-hardwired")
+
+
+def test_batch_normalisation_may_refuse_one_sample() -> None:
+    model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+    assert result(model=model, loader=digits(), loss_fn=nn.CrossEntropyLoss()).status == "clean"
+
+
+def test_squeeze_that_bites_one_sample_is_no_alarm() -> None:
+    class Squeezed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(64, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).squeeze()
+
+    rows, labels = digit_rows()
+    loader = DataLoader(TensorDataset(rows, (labels > 4).float()), 64)
+    found = result(model=Squeezed(), loader=loader, loss_fn=nn.BCEWithLogitsLoss())
+    assert not [f for f in found.findings if f.is_alarm]
+
+
+def test_fixed_size_that_never_varies_is_less() -> None:
+    rows, labels = digit_rows()
+    loader = DataLoader(TensorDataset(rows, labels), 32, drop_last=True)
+    found = result(model=FixedState(32), loader=loader, loss_fn=nn.CrossEntropyLoss())
+    assert [f.severity for f in found.findings] == ["suspect"]
+
+
+def test_pairs_may_need_even_batches() -> None:
+    class Pairs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(64, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            left, right = x.chunk(2)
+            return torch.cat([self.layer(left + 0 * right), self.layer(right)])
+
+    assert result(model=Pairs(), loader=digits(), loss_fn=nn.CrossEntropyLoss()).status == "clean"
