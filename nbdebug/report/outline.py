@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from nbdebug.finding import Finding, Result
 from nbdebug.ranking import folded
@@ -95,13 +96,17 @@ def _cards(report: Report) -> Iterator[Card]:
 def about(check: str) -> About:
     """Read the documentation of a check; a report is written also where a check is unknown or cannot be imported."""
     from nbdebug.registry import registry
-    from nbdebug.tree import step_of
 
     try:
-        spec = registry.load("nbdebug.checks").checks.get(check)
-    except Exception:
-        spec = registry.checks.get(check)
-    if spec is None:
+        registry.load("nbdebug.checks")
+    except Exception:  # what could be imported is registered
         return About()
-    question = next((step.question for _, step in step_of(registry) if check in step.checks), "")
-    return About(spec.title, spec.why, spec.remedy, question)
+    spec = registry.checks.get(check)
+    return About(spec.title, spec.why, spec.remedy, _questions().get(check, "")) if spec else About()
+
+
+@cache
+def _questions() -> dict[str, str]:
+    from nbdebug.tree import TREE
+
+    return {check: step.question for stage in TREE for step in stage.steps for check in step.checks}

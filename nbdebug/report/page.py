@@ -96,4 +96,4 @@ def _environment() -> Environment:
 
 @cache
 def _resource(name: str) -> str:
-    return resources.files("nbdebug.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return resources.files("nbdebug.report").joinpath(f"templates/{name}").read_text(encoding="utf-8")

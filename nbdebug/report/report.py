@@ -99,7 +99,8 @@ class Report:
             for r in self.results
             if not r.findings
         ]
-        return pd.DataFrame(rows, columns=["check", "status", "severity", "where", "says"])
+        frame: pd.DataFrame = pd.DataFrame(rows, columns=["check", "status", "severity", "where", "says"])
+        return frame
 
     def save(self, path: str | Path, *, include_samples: bool = False) -> Path:
         """Write the report as a page (.html), a notebook (.ipynb) or data (.json), by the ending of the path."""

@@ -1,10 +1,10 @@
-"""The report as a terminal shows it: the verdict, the likeliest cause with its symptoms under it, and what was not seen."""
+"""The report as a terminal shows it: the verdict, causes with their symptoms under them, and what was not seen."""
 
 from __future__ import annotations
 
 import io
 import sys
-from typing import IO, Any
+from typing import IO
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -50,7 +50,7 @@ def _body(report: Report) -> RenderableType:
 
 
 def _finding(finding: Finding, number: str) -> RenderableType:
-    grid: Any = Table.grid(padding=(0, 1))
+    grid = Table.grid(padding=(0, 1))
     grid.add_column(width=3)
     grid.add_column(ratio=1)
     head = Text.assemble((finding.severity, COLOURS[finding.severity]), " ", (finding.check, "bold"))
