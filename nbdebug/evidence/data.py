@@ -12,6 +12,9 @@ from nbdebug.errors import NotApplicable
 __all__ = [
     "BadValuesReach",
     "EpochOrder",
+    "FirstLayer",
+    "FirstWeights",
+    "ImageLayout",
     "LoaderSweep",
     "OrderedLook",
     "PartFacts",
@@ -209,3 +212,62 @@ class EpochOrder:
     sampler: str
     replicas: int = 1
     subset_of: int | None = None
+
+
+@dataclass(frozen=True)
+class ImageLayout:
+    """How smooth pictures are along each of their axes, and whether another reading of the same values is smoother.
+
+    `smooth` has for each axis (channels, height, width) the mean difference of neighbours relative to that of places
+    chosen at random along the axis (1 means no order at all, NaN too short to say), and `ordered` the share of pictures
+    in which neighbours are nearer. `other` names the best other reading; `gain` is its roughness relative to that of
+    the reading in use, `wins` the share of pictures in which it is smoother.
+    """
+
+    shape: tuple[int, int, int]
+    pictures: int
+    smooth: tuple[float, float, float]
+    ordered: tuple[float, float, float]
+    other: str = ""
+    gain: float = 1.0
+    wins: float = 0.0
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """What arrives at a layer with weights before any other weight has touched it, feature by feature.
+
+    `size` is the root mean square of all values of a feature, `filled` that of its values other than 0. `drive` is
+    the root mean square of what the weights make of it, before any activation.
+    """
+
+    path: str
+    module: str
+    samples: int
+    size: np.ndarray
+    filled: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    low: float
+    high: float
+    drive: float
+    features: int
+    layout: ImageLayout | None = None
+
+
+@dataclass(frozen=True)
+class FirstWeights:
+    """The first layers with weights, and how much of a change of scale comes through to the end of the model.
+
+    `response` is the relative change of the deepest varying activation when all inputs are made ten times smaller: near
+    0 in a model that normalises by itself. `noise` is the change between two equal passes.
+    """
+
+    layers: tuple[FirstLayer, ...]
+    response: float
+    noise: float
+
+    @property
+    def ignores_scale(self) -> bool:
+        """Whether the model normalises what it receives, wherever that is done."""
+        return self.response < max(0.05, 2 * self.noise)

@@ -1,0 +1,190 @@
+"""What arrives at the first weights, and does the model normalise it by itself?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import FirstLayer, FirstWeights, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.probes.image_layout import PICTURES, layout_of
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.subject.sampling import at_random
+from nbdebug.twin import Twin
+from nbdebug.twin.taps import first_tensor, tapped
+from nbdebug.twin.trace import owned_matrices
+
+__all__ = ["first_weights"]
+
+SAMPLES = 512
+BATCH = 128
+SECONDS = 4.0
+FEATURES = 4096
+SMALLER = 0.1
+
+
+@probe
+def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights:
+    """Tap the first layers with weights over random samples, and see what a change of scale does to the model."""
+    require_run(trial)
+    twin.ready_to_train()
+    for parameter in twin.model.parameters():
+        parameter.requires_grad_(parameter.dim() >= 2 and parameter.is_floating_point())
+    taps: dict[str, _Tap] = {}
+    batches = _random_batches(twin, control)
+    for batch in batches:
+        with tapped(twin.model, before=_look_before(taps)):
+            twin.run(batch)
+    layers = tuple(tap.facts() for tap in _innermost(taps).values() if tap.samples)
+    if not layers:
+        raise NotApplicable("no layer with weights receives real numbers from the inputs")
+    response, noise = _response(twin, batches[0])
+    return FirstWeights(layers, response, noise)
+
+
+def _random_batches(twin: Twin, control: Control) -> list[Batch]:
+    """Draw samples from all over the data; a stream gives its first ones."""
+    subject = twin.subject
+    draws = at_random(subject.feed, subject.wrap, time.monotonic() + SECONDS, control.poll)
+    if draws is None:
+        return [batch.head(BATCH).to(twin.device) for batch in subject.batches(4)]
+    batches: list[Batch] = []
+    for draw in islice(draws, SAMPLES):
+        batches += [draw.batch.head(BATCH).to(twin.device)] if draw.batch is not None else []
+        if sum(batch.size for batch in batches) >= SAMPLES:
+            break
+    whole = [batch for batch in batches if batch.size > 1] or batches
+    if not whole:
+        raise NotApplicable("no batch could be drawn; see empty-loader and sample-fails")
+    return whole
+
+
+class _Tap:
+    """The running sums of what one layer receives."""
+
+    def __init__(self, path: str, module: nn.Module, axis: int) -> None:
+        self.path, self.module, self.axis = path, type(module).__name__, axis
+        self.samples, self.features = 0, 0
+        self.sums: list[np.ndarray] = []
+        self.low, self.high = float("inf"), float("-inf")
+        self.pictures: list[torch.Tensor] = []
+        matrices = [matrix.detach().double() for _, matrix in owned_matrices(module)]
+        self.kernel = max(matrix.dim() for matrix in matrices)
+        self.row = float(matrices[0].flatten(1).square().sum(1).mean().sqrt())  # the length of a row of weights
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Count one batch in, feature by feature."""
+        tensor = tensor.detach()
+        values = tensor.movedim(self.axis, -1).flatten(0, -2).double()
+        values = torch.where(torch.isfinite(values), values, 0.0)
+        if self.features not in (0, values.shape[1]):
+            return
+        self.features = values.shape[1]
+        values = values[:, :: max(1, self.features // FEATURES)]
+        filled = (values != 0).sum(0)
+        sums = torch.stack([torch.full_like(values[0], len(values)), filled, values.sum(0), values.square().sum(0)])
+        self.sums.append(sums.cpu().numpy())
+        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+        self.samples += tensor.shape[0]
+        if tensor.dim() == 4 and self.kernel == 4 and sum(map(len, self.pictures)) < PICTURES:
+            self.pictures.append(tensor[:PICTURES].cpu())
+
+    def facts(self) -> FirstLayer:
+        """Give what was counted."""
+        count, filled, total, squares = np.sum(self.sums, axis=0)
+        mean = total / count
+        same = [p for p in self.pictures if p.shape[1:] == self.pictures[0].shape[1:]]
+        return FirstLayer(
+            self.path, self.module, self.samples,
+            size=np.sqrt(squares / count),
+            filled=np.sqrt(squares / np.maximum(filled, 1)),
+            mean=mean,
+            std=np.sqrt(np.maximum(squares / count - mean**2, 0)),
+            low=self.low, high=self.high,
+            drive=float(self.row * np.sqrt(squares.sum() / count.sum())),
+            features=self.features,
+            layout=layout_of(torch.cat(same)) if same else None,
+        )  # fmt: skip
+
+
+def _look_before(taps: dict[str, _Tap]) -> Callable[[str, nn.Module, Any], None]:
+    """Make a hook for one pass that counts in what layers with weights receive, if no weight was before them."""
+    found: list[str] = []
+
+    def before(path: str, module: nn.Module, inputs: Any) -> None:
+        tensor, matrices = first_tensor(inputs), [matrix for _, matrix in owned_matrices(module)]
+        if not matrices or tensor is None or not tensor.is_floating_point() or tensor.dim() < 2:
+            return
+        if tensor.requires_grad or tensor.numel() == 0 or path in found:
+            return
+        if not torch.is_grad_enabled() and found and not all(_is_above(other, path) for other in found):
+            return  # inside no_grad nothing tells whether a weight came before
+        found.append(path)
+        taps.setdefault(path, _Tap(path, module, _feature_axis(tensor, matrices))).add(tensor)
+
+    return before
+
+
+def _feature_axis(tensor: torch.Tensor, matrices: list[torch.Tensor]) -> int:
+    """Give the axis over which the weights add up: the last for a matrix, the channels for a kernel."""
+    fits = any(matrix.dim() == 2 and tensor.shape[-1] in matrix.shape for matrix in matrices)
+    return -1 if fits or tensor.dim() == 2 else 1
+
+
+def _is_above(path: str, other: str) -> bool:
+    return path == "model" or other.startswith(f"{path}.")
+
+
+def _innermost(taps: dict[str, _Tap]) -> dict[str, _Tap]:
+    """Leave out modules that only hold others which are tapped themselves."""
+    return {
+        path: tap for path, tap in taps.items() if not any(other != path and _is_above(path, other) for other in taps)
+    }
+
+
+def _response(twin: Twin, batch: Batch) -> tuple[float, float]:
+    """Make the inputs smaller and see how much of that arrives at the deepest activation that varies."""
+    smaller = batch.map_inputs(lambda _, t: t * SMALLER if t.is_floating_point() else t)
+    if batch.inputs and not any(t.is_floating_point() for t in batch.inputs.values()):
+        smaller = batch.map_inputs(lambda _, t: t // 2)
+    reference, again, changed = (_deepest(twin, b) for b in (batch, batch, smaller))
+    if reference is None or again is None or changed is None:
+        return float("inf"), 0.0
+    return _difference(reference, changed), _difference(reference, again)
+
+
+@torch.no_grad()
+def _deepest(twin: Twin, batch: Batch) -> torch.Tensor | None:
+    seen: list[torch.Tensor] = []
+
+    def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        tensor = first_tensor(output)
+        if tensor is not None and tensor.is_floating_point() and tensor.dim() > 1 and tensor.shape[0] == batch.size:
+            values = tensor.detach().double()
+            if bool(torch.isfinite(values).all()) and float(values.std(0).mean()) > 1e-6 * float(values.abs().mean()):
+                seen.append(values)
+
+    torch.manual_seed(0)
+    try:
+        with tapped(twin.model, after=after):
+            twin.forward(batch) if twin.compute_loss is None else twin.run(batch)
+    except Exception:
+        twin.control.poll()
+        return None
+    return seen[-1] if seen else None
+
+
+def _difference(reference: torch.Tensor, other: torch.Tensor) -> float:
+    if reference.shape != other.shape:
+        return float("inf")
+    spread = float((reference - reference.mean(0)).square().mean().sqrt())
+    return float((reference - other).square().mean().sqrt()) / max(spread, 1e-12)
