@@ -32,6 +32,7 @@ def diagnose(
     test_loader: Any = None,
     train_step: Callable[..., Any] | None = None,
     compute_loss: Callable[..., Any] | None = None,
+    loss_parts: Callable[..., Any] | None = None,
     scheduler: Any = None,
     class_names: Sequence[str] | None = None,
     checks: Iterable[str] | None = None,
@@ -47,7 +48,8 @@ def diagnose(
 
     Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
     changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
-    `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`.
+    `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
+    terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name.
     """
     subject = Subject(
         model,
@@ -58,6 +60,7 @@ def diagnose(
         test_loader=test_loader,
         train_step=train_step,
         compute_loss=compute_loss,
+        loss_parts=loss_parts,
         scheduler=scheduler,
         class_names=class_names,
         sweep_samples=sweep_samples,

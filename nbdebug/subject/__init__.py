@@ -33,16 +33,23 @@ class Subject:
         test_loader: Any = None,
         train_step: Callable[..., Any] | None = None,
         compute_loss: Callable[..., Any] | None = None,
+        loss_parts: Callable[..., Any] | None = None,
         scheduler: Any = None,
         class_names: Sequence[str] | None = None,
         sweep_samples: int = 4096,
         sweep_seconds: float = 10.0,
     ) -> None:
         checked_subject(
-            model, loss_fn, optimizer, train_step=train_step, compute_loss=compute_loss, class_names=class_names
+            model,
+            loss_fn,
+            optimizer,
+            train_step=train_step,
+            compute_loss=compute_loss,
+            class_names=class_names,
+            loss_parts=loss_parts,
         )
         self.model, self.loss_fn, self.optimizer, self.scheduler = model, loss_fn, optimizer, scheduler
-        self.train_step, self.compute_loss = train_step, compute_loss
+        self.train_step, self.compute_loss, self.loss_parts = train_step, compute_loss, loss_parts
         self.class_names = tuple(str(name) for name in class_names) if class_names is not None else None
         self.feed = Feed(loader, "loader")
         self.val_feed = Feed(val_loader, "val_loader") if val_loader is not None else None
@@ -123,5 +130,5 @@ class Subject:
     def live_parts(self) -> tuple[Any, ...]:
         """The user's own objects, whose generators and counters have to stay as they are."""
         loaders = [feed.loader for feed in self.feeds]
-        functions = (self.loss_fn, self.train_step, self.compute_loss)
+        functions = (self.loss_fn, self.train_step, self.compute_loss, self.loss_parts)
         return (self.model, self.optimizer, self.scheduler, *functions, *loaders)

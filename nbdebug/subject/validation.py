@@ -21,6 +21,7 @@ def checked_subject(
     train_step: Any,
     compute_loss: Any,
     class_names: Any,
+    loss_parts: Any = None,
 ) -> None:
     """Look at every argument before anything runs."""
     _check_model(model)
@@ -28,6 +29,7 @@ def checked_subject(
     _check_optimizer(optimizer)
     _check_function(train_step, "train_step", ("model", "batch", "loss_fn", "optimizer"))
     _check_function(compute_loss, "compute_loss", ("model", "batch", "loss_fn"))
+    _check_function(loss_parts, "loss_parts", ("model", "batch", "loss_fn"))
     _check_names(class_names)
 
 

@@ -49,6 +49,7 @@ class Twin:
     how: str = "deepcopy"
     notes: list[str] = field(default_factory=list)
     owns_optimizer: bool = False
+    loss_parts: Callable[..., Any] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -165,7 +166,7 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     """Copy the model, optimizer, scheduler and loss in one go, and say what could not be copied."""
     model = unwrap(subject.model)
     refuse_too_large(model, subject.optimizer)
-    functions = [subject.loss_fn, subject.compute_loss, subject.train_step]
+    functions = [subject.loss_fn, subject.compute_loss, subject.train_step, subject.loss_parts]
     holders = [part if _has_state(part) else None for part in functions]
     made = copy_together(model, subject.optimizer, subject.scheduler, *holders)
     made.memo[id(subject.model)] = made.parts[0]  # what names the wrapper means the twin as well
@@ -174,12 +175,13 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     complete_optimizer(subject.optimizer, optimizer, rebinder)
     cut_loose(model, twin_model, rebinder)
     uncompile(twin_model)
-    loss_fn, compute_loss, train_step = (
+    loss_fn, compute_loss, train_step, loss_parts = (
         _own(function, copied, rebinder) for function, copied in zip(functions, copies, strict=True)
     )
     twin = Twin(
         subject, twin_model, optimizer, scheduler, loss_fn, compute_loss, train_step, control, made.how, made.notes
     )
+    twin.loss_parts = loss_parts
     say_hooks(model, twin.notes)
     _poll_in_every_module(twin_model, control)
     if twin.optimizer is None:

@@ -1,0 +1,96 @@
+"""The first loss, against guessing."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import FirstGuess, InitialLoss, LossResponse
+from nbdebug.registry import probe
+from nbdebug.subject.nest import Path, at
+from nbdebug.twin import Twin
+from nbdebug.twin.guesses import Guess, guess_for
+from nbdebug.twin.loss_box import LossBox, open_box
+from nbdebug.twin.loss_family import recognise
+from nbdebug.twin.targets import paired_target
+from nbdebug.twin.task import class_dim
+
+__all__ = ["initial_loss"]
+
+FRESH = 3  # copies with new weights; all of them have to agree
+
+
+@probe
+def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
+    """Hand the loss answers that know nothing, and compare with what the model says, trained and with fresh weights."""
+    twin.ready_to_train()
+    box = open_box(twin, twin.batch())
+    known = [head for head in response.heads if head.family != "constant"]
+    guesses: list[tuple[Path, FirstGuess]] = []
+    for path, output in box.heads.items():
+        family = recognise(box, path)
+        _, target = paired_target(box, path, family)
+        guess = guess_for(family, output, class_dim(output, target) if target is not None else None)
+        if guess is None or family.name == "constant":
+            continue
+        place = known[len(guesses)].place if len(known) > len(guesses) else "model"
+        first = _first(box, path, guess, place)
+        if all(math.isfinite(value) for value in (first.loss, first.guess, first.constant)):
+            guesses.append((path, first))
+    if not guesses:
+        raise NotApplicable("nobody can guess what this loss compares the outputs with")
+    fresh = _untrained(twin, box, [path for path, _ in guesses])
+    return InitialLoss(tuple(_with(first, fresh.get(path, ())) for path, first in guesses))
+
+
+def _first(box: LossBox, path: Path, guess: Guess, place: str) -> FirstGuess:
+    return FirstGuess(
+        name=".".join(str(step) for step in path),
+        kind=guess.kind,
+        place=place,
+        classes=guess.classes,
+        rows=guess.rows,
+        loss=box.loss(path, box.heads[path]),
+        guess=max(box.loss(path, output) for output in guess.uninformed),
+        constant=box.loss(path, guess.constant),
+        best=guess.best,
+        says=guess.says,
+    )
+
+
+def _with(first: FirstGuess, untrained: tuple[float, ...]) -> FirstGuess:
+    return FirstGuess(**{**first.__dict__, "untrained": untrained})
+
+
+def _untrained(twin: Twin, box: LossBox, paths: list[Path]) -> dict[Path, tuple[float, ...]]:
+    """Give the losses of the same layers with fresh weights: nobody can have trained those."""
+    losses: dict[Path, list[float]] = {path: [] for path in paths}
+    for seed in range(FRESH):
+        torch.manual_seed(seed + 1)
+        refresh(twin.model)
+        with torch.no_grad():
+            answer = box.answer(box.batch)
+        for path in paths:
+            losses[path].append(box.loss(path, at(answer, path)))
+    return {path: tuple(values) for path, values in losses.items()}
+
+
+@torch.no_grad()
+def refresh(model: nn.Module) -> None:
+    """Give every layer new weights as it draws them itself; what draws none gets its own values in another order."""
+    drawn: set[int] = set()
+    for module in model.modules():
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset) and not isinstance(module, torch.jit.ScriptModule):
+            try:
+                reset()
+                drawn.update(id(p) for p in module.parameters(recurse=False))
+            except Exception:  # one that needs arguments keeps its values for the shuffle below
+                continue
+    for parameter in model.parameters():
+        if id(parameter) not in drawn:
+            flat = parameter.flatten()
+            parameter.copy_(flat[torch.randperm(flat.numel(), device=flat.device)].reshape(parameter.shape))
