@@ -58,6 +58,12 @@ TREE: tuple[Stage, ...] = (
                 ("data-changed-by-reading", "destructive-augmentation", "worker-twins"),
             ),
             Step(
+                "relation",
+                "Do inputs and labels belong together, and does no input give the answer away?",
+                "A model learns what is there: chance, mistakes and giveaways as well.",
+                ("target-leaks-into-inputs", "labels-unrelated-to-inputs", "noisy-labels"),
+            ),
+            Step(
                 "splits",
                 "Are training and validation data apart, and alike?",
                 "Only then does the validation error say anything about new data.",

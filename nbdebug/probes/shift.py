@@ -89,7 +89,8 @@ def _mostly_one_value(values: np.ndarray) -> np.ndarray:
 def _kurtosis(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Give how heavy the tails are: 3 for a normal distribution, never below 1."""
     centred = (values - values.mean(0)) / np.maximum(scale, 1e-12)
-    return np.maximum((centred**4).mean(0), 1.0)
+    tails: np.ndarray = np.maximum((centred**4).mean(0), 1.0)
+    return tails
 
 
 def _slopes(train: Table, other: Table) -> tuple[tuple[str, float, float], ...]:

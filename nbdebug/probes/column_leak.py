@@ -1,0 +1,158 @@
+"""Look for a column that gives the answer away."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import ColumnLeak, Samples, Table
+from nbdebug.probes.baselines import class_scores, number_scores
+from nbdebug.registry import probe
+
+__all__ = ["column_leak"]
+
+ROWS = 800
+FEWEST = 60
+TRIED = 12  # columns that are tried alone, chosen by a quick look at all
+
+
+@probe
+def column_leak(samples: Samples, control: Control) -> ColumnLeak:
+    """Let each promising column predict the target alone, and all the others together without it."""
+    table = samples.train
+    if table.labels is None or table.kind not in ("classes", "numbers"):
+        raise NotApplicable("the targets are not one answer for each sample")
+    if table.target_is_input:
+        raise NotApplicable("the target has the shape of the input")
+    if len(table) < FEWEST or table.rows.shape[1] < 2:
+        raise NotApplicable("there are too few samples, or only one input column")
+    rows, labels = table.rows[:ROWS].astype(np.float64), table.labels[:ROWS]
+    if table.kind == "classes":
+        kept = np.flatnonzero(np.bincount(labels)[labels] >= 6)
+        rows, labels = rows[kept], np.unique(labels[kept], return_inverse=True)[1]
+    if len(labels) < FEWEST or len(np.unique(labels)) < 2:
+        raise NotApplicable("too few samples with different answers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _search(table, rows, labels, control)
+
+
+def _search(table: Table, rows: np.ndarray, labels: np.ndarray, control: Control) -> ColumnLeak:
+    by_class = table.kind == "classes"
+    promise = _by_class(rows, labels) if by_class else _by_rank(rows, labels)
+    order = [int(i) for i in np.argsort(-promise)[:TRIED]]
+    alone = {}
+    for number, column in enumerate(order):
+        control.progress(0.5 * number / TRIED, "letting single columns predict the target")
+        alone[column] = _score_alone(rows[:, [column]], labels, by_class)
+    best = max(alone, key=lambda column: alone[column])
+    group = [best]
+    if by_class and (indicators := _indicators(rows, labels)):
+        score = _score_alone(rows[:, indicators], labels, by_class)
+        if score > alone[best]:
+            group, alone = indicators, {**alone, best: score}
+    copies = [c for c in range(rows.shape[1]) if c in group or _is_same(rows[:, c], rows[:, best])]
+    left = np.delete(rows, copies, 1)
+    others, p = _together(left, labels, by_class, control) if left.shape[1] else (0.0, 1.0)
+    runner_up = max((score for column, score in alone.items() if column not in copies), default=0.0)
+    exact = len(group) > 1 or (_one_to_one(rows[:, best], labels) if by_class else _is_line(rows[:, best], labels))
+    names = tuple(table.columns[c] for c in group)
+    return ColumnLeak(names, alone[best], others, p, runner_up, exact, rows.shape[1], len(labels), table.kind)
+
+
+def _by_class(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Give the share of each column's rank variance that lies between the classes, in many small bins."""
+    bins = np.stack([_coarse(column) for column in rows.T], 1)
+    promise = np.zeros(rows.shape[1])
+    for column in range(rows.shape[1]):
+        table = np.zeros((int(bins[:, column].max()) + 1, int(labels.max()) + 1))
+        np.add.at(table, (bins[:, column], labels), 1)
+        promise[column] = table.max(1).sum() / len(labels) - 0.1 * len(table) / len(labels)
+    return promise
+
+
+def _coarse(column: np.ndarray, most: int = 24) -> np.ndarray:
+    found, ids = np.unique(column, return_inverse=True)
+    if len(found) <= most:
+        return ids
+    coarse: np.ndarray = (rankdata(column, "min") - 1).astype(int) * most // len(column)
+    return coarse
+
+
+def _by_rank(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    ranks, wanted = np.apply_along_axis(rankdata, 0, rows), rankdata(values)
+    centred, wanted = ranks - ranks.mean(0), wanted - wanted.mean()
+    size = np.sqrt((centred**2).sum(0) * (wanted**2).sum())
+    promise: np.ndarray = np.abs(centred.T @ wanted) / np.maximum(size, 1e-12)
+    return promise
+
+
+def _indicators(rows: np.ndarray, labels: np.ndarray) -> list[int]:
+    """Give the columns that are 1 for one class and 0 for all others, if they cover almost all classes."""
+    classes = int(labels.max()) + 1
+    if classes < 3:
+        return []
+    found: dict[int, int] = {}
+    for column in range(rows.shape[1]):
+        values = np.unique(rows[:, column])
+        if len(values) == 2:
+            owners = np.unique(labels[rows[:, column] == values[1]])
+            if len(owners) == 1 and bool((rows[labels == owners[0], column] == values[1]).all()):
+                found.setdefault(int(owners[0]), column)
+    return sorted(found.values()) if len(found) >= classes - 1 else []
+
+
+def _score_alone(rows: np.ndarray, labels: np.ndarray, by_class: bool) -> float:
+    """Let a small tree predict from these columns; 0 is chance and 1 perfect."""
+    if by_class:
+        leaves = max(8, 3 * (int(labels.max()) + 1))
+        tree = DecisionTreeClassifier(max_leaf_nodes=leaves, min_samples_leaf=2, random_state=0)
+        answer = cross_val_predict(tree, rows, labels, cv=StratifiedKFold(3, shuffle=True, random_state=0))
+        chance = np.bincount(labels).max() / len(labels)
+        return float(((answer == labels).mean() - chance) / (1 - chance))
+    tree = DecisionTreeRegressor(min_samples_leaf=2, random_state=0)
+    guess = cross_val_predict(tree, rows, labels, cv=KFold(3, shuffle=True, random_state=0))
+    line = np.polyval(np.polyfit(rows[:, 0], labels, 1), rows[:, 0]) if np.ptp(rows[:, 0]) else guess
+    return max(_explained(guess, labels), _explained(line, labels))
+
+
+def _together(rows: np.ndarray, labels: np.ndarray, by_class: bool, control: Control) -> tuple[float, float]:
+    """Give the best score of simple models on these columns, and the probability of it by chance."""
+
+    def tell(fraction: float) -> None:
+        control.progress(0.5 + 0.5 * fraction, "letting all other columns predict the target")
+
+    if not by_class:
+        scores = [_explained(guess, labels) for guess in number_scores(rows, labels, tell).values()]
+        best = max(scores)
+        return best, float(np.exp(-len(labels) * max(best, 0.0) / 2))
+    chance = float(np.bincount(labels).max() / len(labels))
+    right = max(float((p.argmax(1) == labels).mean()) for p in class_scores(rows, labels, tell).values())
+    error = np.sqrt(chance * (1 - chance) / len(labels))
+    return (right - chance) / (1 - chance), float(np.exp(-0.5 * max(0.0, (right - chance) / error) ** 2))
+
+
+def _explained(guess: np.ndarray, values: np.ndarray) -> float:
+    return float(1 - ((values - guess) ** 2).sum() / max(((values - values.mean()) ** 2).sum(), 1e-12))
+
+
+def _one_to_one(column: np.ndarray, labels: np.ndarray) -> bool:
+    pairs = np.unique(np.stack([np.unique(column, return_inverse=True)[1], labels], 1), axis=0)
+    return len(pairs) == len(np.unique(labels)) == len(np.unique(column))
+
+
+def _is_line(column: np.ndarray, values: np.ndarray) -> bool:
+    return bool(np.ptp(column) > 0 and abs(np.corrcoef(column, values)[0, 1]) > 0.99999)
+
+
+def _is_same(column: np.ndarray, other: np.ndarray) -> bool:
+    """Whether one column is a straight line of the other, so that leaving out one changes nothing."""
+    if np.ptp(column) == 0:
+        return False
+    return abs(float(np.corrcoef(column, other)[0, 1])) > 0.9999
