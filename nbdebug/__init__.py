@@ -17,6 +17,7 @@ _HOMES = {
     "diagnose": "nbdebug.diagnosis",
     "explain": "nbdebug.explanation",
     "list_checks": "nbdebug.explanation",
+    "load": "nbdebug.report.writing",
     "check": "nbdebug.registry",
     "probe": "nbdebug.registry",
     "Finding": "nbdebug.finding",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from nbdebug.registry import check as check
     from nbdebug.registry import probe as probe
     from nbdebug.report import Report as Report
+    from nbdebug.report.writing import load as load
     from nbdebug.session import Session as Session
     from nbdebug.subject import Subject as Subject
     from nbdebug.twin import Twin as Twin

@@ -83,7 +83,12 @@ class _Album:
         self.left = PICTURE_BYTES
 
     def show(self, exhibit: Exhibit | None, says: str) -> list[Cell]:
-        picture = as_png(exhibit) if exhibit is not None and self.left > 0 else b""
+        if exhibit is None or self.left <= 0:
+            return []
+        try:
+            picture = as_png(exhibit)
+        except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
+            return [_output({"text/plain": "The picture could not be drawn."})]
         if not picture:
             return []
         self.left -= len(picture)

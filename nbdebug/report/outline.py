@@ -41,7 +41,7 @@ class Card:
     @property
     def headline(self) -> str:
         """What the illness is, in words that need no manual."""
-        return self.about.title or self.finding.check
+        return self.about.title or _sentence(self.finding.check.replace("-", " "))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,13 @@ def about(check: str) -> About:
     except Exception:  # what could be imported is registered
         return About()
     spec = registry.checks.get(check)
-    return About(spec.title, spec.why, spec.remedy, _questions().get(check, "")) if spec else About()
+    if spec is None:
+        return About()
+    return About(spec.title, _sentence(spec.why), _sentence(spec.remedy), _questions().get(check, ""))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 @cache

@@ -14,13 +14,15 @@ from nbdebug.finding import Finding
 from nbdebug.report import words
 from nbdebug.report.draw import as_svg, picture_of
 from nbdebug.report.outline import outline
-from nbdebug.report.prepare import LEFT_OUT, prepared
+from nbdebug.report.prepare import LEFT_OUT, prepared, ready
 from nbdebug.report.report import Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["as_fragment", "as_page"]
+    from nbdebug.report.difference import Difference
+
+__all__ = ["as_fragment", "as_page", "difference_fragment"]
 
 MOST_TABLE_ROWS, MOST_PICTURES = 50, 60
 
@@ -37,15 +39,24 @@ def as_fragment(report: Report, *, include_samples: bool = False) -> str:
     return _render("fragment.html", report, include_samples)
 
 
+def difference_fragment(difference: Difference) -> str:
+    """Give the comparison of two reports as the output of a notebook cell."""
+    return (
+        _environment()
+        .get_template("difference.html")
+        .render(difference=ready(difference), style=_resource("style.css"))
+    )
+
+
 def _render(template: str, report: Report, include_samples: bool, **more: Any) -> str:
-    ready = prepared(report, include_samples=include_samples)
+    shown = prepared(report, include_samples=include_samples)
     budget = itertools.count()  # a report of a thousand findings has to stay a file that opens
     return (
         _environment()
         .get_template(template)
         .render(
-            report=ready,
-            outline=outline(ready),
+            report=shown,
+            outline=outline(shown),
             style=_resource("style.css"),
             words=words,
             left_out=LEFT_OUT,
@@ -65,7 +76,11 @@ def _picture(finding: Finding) -> Any:
     if finding.exhibit is None or isinstance(finding.exhibit, (Table, Images)):
         return ""
     title = getattr(finding.exhibit, "title", "")
-    return Markup(as_svg(finding.exhibit, words.shortened(f"{title}: {finding.says}" if title else finding.says, 300)))
+    label = words.shortened(f"{title}: {finding.says}" if title else finding.says, 300)
+    try:
+        return Markup(as_svg(finding.exhibit, label))
+    except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
+        return Markup('<p class="nbd-quiet">The picture could not be drawn.</p>')
 
 
 def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]] | None:
@@ -79,6 +94,14 @@ def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]] | None:
     ]
 
 
+def _prose(text: str) -> Any:
+    """Show what documentation puts between backticks as code."""
+    from markupsafe import Markup, escape
+
+    parts = [escape(part) for part in text.split("`")]
+    return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts))
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -90,7 +113,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(figure=words.figure, short=words.shortened)
+    environment.filters.update(figure=words.figure, short=words.shortened, prose=_prose)
     return environment
 
 

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nbdebug.exhibit import Exhibit, Images
 from nbdebug.report.report import Report
 from nbdebug.report.words import clean_text, redacted
 
-__all__ = ["LEFT_OUT", "prepared"]
+__all__ = ["LEFT_OUT", "prepared", "ready"]
+
+T = TypeVar("T")
 
 LEFT_OUT = "Pictures of your samples are left out; save with include_samples=True to have them in the file."
 
 
 def prepared(report: Report, *, include_samples: bool = False) -> Report:
-    """Give the report as it may leave the machine; this is the one place where texts are redacted."""
+    """Give the report as it may leave the machine."""
+    return ready(report, include_samples=include_samples)
 
-    def shown(value: Any) -> Any:
-        if isinstance(value, str):
-            return redacted(clean_text(value))
-        if isinstance(value, Images) and not include_samples:
-            return Images((), title=shown(value.title))
-        return value
 
-    ready: Report = _mapped(report, shown)
-    return ready
+def ready(value: T, *, include_samples: bool = False) -> T:
+    """Redact every text in a value of any shape; this is the one place where it is done."""
+
+    def shown(leaf: Any) -> Any:
+        if isinstance(leaf, str):
+            return redacted(clean_text(leaf))
+        if isinstance(leaf, Images) and not include_samples:
+            return Images((), title=leaf.title)
+        return leaf
+
+    changed: T = _mapped(value, shown)
+    return changed
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -37,6 +44,8 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return replace(value, **{part.name: _mapped(getattr(value, part.name), change) for part in fields(value)})
     if isinstance(value, Mapping):
         return {_mapped(key, change): _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and set(map(type, value)) <= {float, int}:
+        return value  # a curve of a million points holds no text
     if isinstance(value, (list, tuple, set, frozenset)):
         return (list if isinstance(value, list) else tuple)(_mapped(item, change) for item in value)
     return change(value)

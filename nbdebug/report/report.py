@@ -15,6 +15,8 @@ from nbdebug.finding import Finding, Result, plain
 if TYPE_CHECKING:
     import pandas as pd
 
+    from nbdebug.report.difference import Difference
+
 __all__ = ["SCHEMA", "Report"]
 
 SCHEMA = 1
@@ -73,18 +75,28 @@ class Report:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
         """Read back what `to_dict` wrote; a newer schema is refused with both numbers."""
-        if data.get("schema") != SCHEMA:
+        schema = data.get("schema")
+        if schema != SCHEMA:
+            newer = isinstance(schema, int) and schema > SCHEMA
             raise BadInput(
-                f"the report has schema {data.get('schema')!r}",
+                f"the report has schema {schema!r}" if schema is not None else "this is no report of nbdebug",
                 where="Report.from_dict",
                 expected=f"schema {SCHEMA}",
-                do="read it with the version of nbdebug that wrote it",
+                do="install a newer nbdebug" if newer else "save the report again with this version of nbdebug",
             )
-        return cls(
-            findings=[Finding.from_dict(item) for item in data["findings"]],
-            results=[Result.from_dict(item) for item in data["results"]],
-            **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
-        )
+        try:
+            return cls(
+                findings=[Finding.from_dict(item) for item in data["findings"]],
+                results=[Result.from_dict(item) for item in data["results"]],
+                **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BadInput(
+                f"the report is broken: {type(error).__name__}: {error}",
+                where="Report.from_dict",
+                expected="what report.to_dict() gives; docs/report-schema.md describes it",
+                do="save the report again",
+            ) from error
 
     def to_frame(self) -> pd.DataFrame:
         """Give one row for each finding, and one for each check that found nothing or did not run."""
@@ -103,10 +115,20 @@ class Report:
         return frame
 
     def save(self, path: str | Path, *, include_samples: bool = False) -> Path:
-        """Write the report as a page (.html), a notebook (.ipynb) or data (.json), by the ending of the path."""
+        """Write the report in the form that the ending of the path asks for.
+
+        A page (.html), a notebook (.ipynb), data (.json), a summary for a pull request (.md) or findings for a CI
+        (.sarif). Folders in file paths are left out, and so are pictures of your samples unless you ask for them.
+        """
         from nbdebug.report.writing import write
 
         return write(self, Path(path), include_samples=include_samples)
+
+    def diff(self, after: Report) -> Difference:
+        """Compare with a later report: what was fixed, what is new, what is still there, what was not looked at."""
+        from nbdebug.report.difference import difference
+
+        return difference(self, after)
 
     def __str__(self) -> str:
         """Give the report as a terminal shows it, without colour."""
@@ -134,7 +156,11 @@ class Report:
         return as_fragment(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": str(self), "text/html": self._repr_html_()}
+        from nbdebug.report.prepare import prepared
+        from nbdebug.report.terminal import as_text
+
+        # Notebooks are sent to others, so that both forms leave the machine as a saved report does.
+        return {"text/plain": as_text(prepared(self)), "text/html": self._repr_html_()}
 
 
 def environment() -> dict[str, str]:

@@ -32,8 +32,23 @@ def write(report: Report, path: Path, *, include_samples: bool = False) -> Path:
 
 
 def load(path: str | Path) -> Report:
-    """Read a report that was saved as .json."""
-    return Report.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    """Read a report that was saved as .json; it holds plain data, so that reading it runs nothing."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _foreign(path, f"it is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise _foreign(path, f"it holds a {type(data).__name__}")
+    return Report.from_dict(data)
+
+
+def _foreign(path: str | Path, seen: str) -> BadInput:
+    return BadInput(
+        seen,
+        where=f"nbdebug.load({Path(path).name!r})",
+        expected="a file that report.save wrote with the ending .json",
+        do='save the report as data: report.save("report.json")',
+    )
 
 
 def _html(report: Report, include_samples: bool) -> str:
@@ -58,4 +73,16 @@ def _md(report: Report, include_samples: bool) -> str:
     return as_summary(report)
 
 
-_FORMS: dict[str, Callable[[Report, bool], str]] = {".html": _html, ".ipynb": _ipynb, ".json": _json, ".md": _md}
+def _sarif(report: Report, include_samples: bool) -> str:
+    from nbdebug.report.sarif import as_sarif
+
+    return as_sarif(report)
+
+
+_FORMS: dict[str, Callable[[Report, bool], str]] = {
+    ".html": _html,
+    ".ipynb": _ipynb,
+    ".json": _json,
+    ".md": _md,
+    ".sarif": _sarif,
+}

@@ -11,7 +11,7 @@ from nbdebug.report.words import figure
 
 __all__ = ["bars", "label_width"]
 
-ROW, MOST, VALUE = 18.0, 40, 58.0
+ROW, MOST, VALUE = 18.0, 32, 58.0
 
 
 def bars(exhibit: Bars) -> Sheet:
@@ -83,7 +83,9 @@ def _row(sheet: Sheet, scale: Scale, y: float, label: str, value: float, band: t
     sheet.add(
         Words(scale.start - (VALUE if scale.low < 0 and not scale.log else 0) - 7, y + 13, label, 11, "end"),
         Box(start, y + 3, max(width, 1.0), ROW - 6, VERMILION if out else BLUE),
-        Words(end + (-5 if left else 5), y + 13, figure(_three_digits(value)), 11, "end" if left else "start", bold=out),
+        Words(
+            end + (-5 if left else 5), y + 13, figure(_three_digits(value)), 11, "end" if left else "start", bold=out
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from nbdebug.report.drawing.sheet import BLUE, INK, WIDTH, Box, Pixels, Sheet, S
 
 __all__ = ["histograms"]
 
-MOST, FEW = 60, 8
+MOST, FEW = 48, 8
 VIRIDIS = np.array(
     [
         [68, 1, 84], [72, 40, 120], [62, 73, 137], [49, 104, 142], [38, 130, 142],
