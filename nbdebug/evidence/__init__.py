@@ -2,6 +2,7 @@
 
 from nbdebug.evidence.data import *  # noqa: F403
 from nbdebug.evidence.influence import *  # noqa: F403
+from nbdebug.evidence.intake import *  # noqa: F403
 from nbdebug.evidence.layers import *  # noqa: F403
 from nbdebug.evidence.learning import *  # noqa: F403
 from nbdebug.evidence.losses import *  # noqa: F403

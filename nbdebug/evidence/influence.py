@@ -68,7 +68,7 @@ class InputInfluence:
     untested: tuple[str, ...]
     ignored: tuple[IgnoredPart, ...]
     batches: int
-    whole_batch: bool  # forward takes the whole batch, so that some of its keys may be meant for others
+    by_name: bool  # forward takes a container with names, some of which may be meant for others
     windowed: bool  # the model uses convolutions or pooling, which may leave out what is at the border
 
 

@@ -1,0 +1,224 @@
+"""Which parts of the inputs have no influence on anything?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nbdebug.control import Control
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.evidence import IgnoredPart, InputInfluence, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_all
+from nbdebug.twin import Twin
+from nbdebug.twin.layout import relative_change
+from nbdebug.twin.locate import SEED, jittered
+from nbdebug.twin.samples import Samples, samples_of, several_batches
+from nbdebug.twin.taps import tensors_in
+
+__all__ = ["input_influence"]
+
+BATCHES = 3
+SAMPLES = 32
+AT_ONCE = 16  # candidates that are tried one by one when all of them together have an influence
+
+Outputs = list[torch.Tensor]
+
+
+@probe
+def input_influence(twin: Twin, trial: TrialRun, control: Control) -> InputInfluence:
+    """Exchange one input, or one column of it, between the samples and see whether anything changes."""
+    require_run(trial)
+    jittered(twin.model)  # what begins at zero on purpose lets influence through after one step
+    laboratory = _Laboratory(twin, control)
+    tested, untested, ignored = list[str](), list[str](), list[IgnoredPart]()
+    for name in laboratory.names:
+        if not laboratory.varies(name):
+            untested.append(name)
+        elif laboratory.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
+            tested.append(name)
+        else:
+            ignored.append(IgnoredPart(name, "input"))
+    if not tested:
+        raise NotApplicable("no input can be shown to have an influence; see outputs-identical")
+    first = laboratory.batches[0].batch
+    windowed = _is_windowed(twin, first)
+    for name in tested:
+        ignored.extend(_ignored_parts(laboratory, name, windowed))
+    named = any(not isinstance(value, (torch.Tensor, list, tuple)) for value in first.args)
+    return InputInfluence(
+        (*tested, *(p.key for p in ignored if p.part == "input")),
+        tuple(untested), tuple(ignored), len(laboratory.batches), named, windowed,
+    )  # fmt: skip
+
+
+class _Laboratory:
+    """The twin with some batches and what it gives for them, so that variants can be compared."""
+
+    def __init__(self, twin: Twin, control: Control) -> None:
+        self.twin, self.control = twin, control
+        self.batches = [samples_of(twin, batch).head(SAMPLES) for batch in several_batches(twin, BATCHES)]
+        self.batches = [samples for samples in self.batches if samples.count > 1]
+        if not self.batches:
+            raise NotApplicable("a batch of one sample leaves nothing to exchange with")
+        self._buffers = [(buffer, buffer.clone()) for buffer in twin.model.buffers()]
+        self._known: dict[tuple[int, bool], tuple[Outputs, float]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The inputs that have the samples' dimension in every batch."""
+        return [
+            name
+            for name in self.batches[0].batch.inputs
+            if all(name in s.batch.inputs and s.holds(s.batch.inputs[name]) for s in self.batches)
+        ]
+
+    def stacked(self, name: str) -> list[torch.Tensor]:
+        """Give one input of all batches, the samples first."""
+        return [s.batch.inputs[name].movedim(s.axis, 0) for s in self.batches]
+
+    def varies(self, name: str) -> bool:
+        """Whether the samples differ in this input."""
+        return any(not torch.equal(t, t.roll(1, 0)) for t in self.stacked(name))
+
+    def responds(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> bool:
+        """Whether outputs or loss change with this change of the inputs, in any batch and either mode."""
+        for training in (False, True):
+            for index, samples in enumerate(self.batches):
+                self.control.poll()
+                reference, noise = self._reference(index, samples, training)
+                try:
+                    outputs = self._run(samples.map(change), training)
+                except NbdebugError:
+                    raise
+                except Exception:
+                    return True  # it minds
+                if _distance(reference, outputs) > 10 * noise:
+                    return True
+        return False
+
+    def slopes(self, name: str) -> list[torch.Tensor] | None:
+        """Give the absolute gradient of everything by this input for each batch; None where there is none."""
+        found = []
+        for training in (False, True):
+            for samples in self.batches:
+                held = samples.batch.map_inputs(lambda n, t: t.detach().requires_grad_(n == name and _is_real(t)))
+                try:
+                    total = sum((t * torch.randn_like(t)).sum() for t in self._run(held, training, graph=True))
+                    (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
+                except NbdebugError:
+                    raise
+                except Exception:
+                    return None
+                finally:
+                    self._restore()
+                empty = torch.zeros_like(held.inputs[name])
+                found.append((slope if slope is not None else empty).abs().movedim(samples.axis, 0))
+        return found
+
+    def _reference(self, index: int, samples: Samples, training: bool) -> tuple[Outputs, float]:
+        if (index, training) not in self._known:
+            first, again = self._run(samples.batch, training), self._run(samples.batch, training)
+            self._known[index, training] = first, _distance(first, again)
+        return self._known[index, training]
+
+    def _run(self, batch: Batch, training: bool, graph: bool = False) -> Outputs:
+        """Run model and loss with the same luck; without a graph, running statistics are put back at once."""
+        seed_all(SEED)
+        with self.twin.mode(training), torch.set_grad_enabled(graph):
+            outcome = self.twin.run(batch)
+        if not graph:
+            self._restore()
+        return [t for t in tensors_in((outcome.output, outcome.loss)) if _is_real(t)]
+
+    @torch.no_grad()
+    def _restore(self) -> None:
+        for buffer, before in self._buffers:
+            buffer.copy_(before)
+
+
+def _distance(reference: Outputs, outputs: Outputs) -> float:
+    if [t.shape for t in reference] != [t.shape for t in outputs]:
+        return float("inf")
+    return max((relative_change(a, b) for a, b in zip(reference, outputs, strict=True)), default=0.0)
+
+
+def _ignored_parts(laboratory: _Laboratory, name: str, windowed: bool) -> list[IgnoredPart]:
+    """Look for columns, channels and steps of one input that nothing depends on."""
+    tensors = laboratory.stacked(name)
+    if len({t.shape[1:] for t in tensors}) > 1:
+        return []
+    slopes = laboratory.slopes(name) if all(_is_real(t) for t in tensors) else None
+    found = []
+    for axis, part in _axes(tensors[0], windowed):
+        length = tensors[0].shape[axis]
+        indices = [i for i in range(length) if any(_differs(t.select(axis, i)) for t in tensors)]
+        if slopes is not None:
+            flat = torch.stack([s.movedim(axis, 0).reshape(length, -1).amax(1) for s in slopes]).amax(0)
+            indices = [i for i in indices if float(flat[i]) == 0]
+        elif len(indices) > 2 * AT_ONCE:
+            indices = indices[:: len(indices) // (2 * AT_ONCE) + 1]
+        silent = _silent(laboratory, name, axis, indices, together=slopes is not None)
+        if silent:
+            found.append(IgnoredPart(name, part, tuple(silent), length))
+    return found
+
+
+def _axes(tensor: torch.Tensor, windowed: bool) -> list[tuple[int, str]]:
+    """Say what the dimensions behind the samples are called; those of length 1 cannot be told apart."""
+    names = {2: ("column",), 3: ("channel", "step") if windowed else ("step", "column"), 4: ("channel",)}
+    if tensor.dim() == 2 and not _is_real(tensor) and (windowed or tensor.shape[1] > 2 * AT_ONCE):
+        names[2] = ("step",)
+    return [(i, part) for i, part in enumerate(names.get(tensor.dim(), ()), 1) if tensor.shape[i] > 1]
+
+
+def _silent(laboratory: _Laboratory, name: str, axis: int, indices: list[int], together: bool) -> list[int]:
+    """Give those of the indices whose exchange between samples changes nothing."""
+
+    def exchange(chosen: list[int]) -> Callable[[str, torch.Tensor], torch.Tensor]:
+        def change(key: str, tensor: torch.Tensor) -> torch.Tensor:
+            if key == name:
+                index = torch.tensor(chosen, device=tensor.device)
+                tensor.index_copy_(axis, index, tensor.index_select(axis, index).roll(1, 0))
+            return tensor
+
+        return change
+
+    if not indices:
+        return []
+    if together and not laboratory.responds(exchange(indices)):
+        return indices
+    return [i for i in (indices[:AT_ONCE] if together else indices) if not laboratory.responds(exchange([i]))]
+
+
+def _differs(part: torch.Tensor) -> bool:
+    return not torch.equal(part, part.roll(1, 0))
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.layout is torch.strided
+
+
+class _Names(TorchDispatchMode):
+    """Notes the names of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_windowed(twin: Twin, batch: Batch) -> bool:
+    """Whether anything slides over the inputs, so that what is at their border may be left out."""
+    names = _Names()
+    with torch.no_grad(), names:
+        twin.run(batch)
+    return any(word in name for name in names.seen for word in ("conv", "pool", "unfold", "im2col"))

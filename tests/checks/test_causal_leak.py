@@ -1,0 +1,103 @@
+"""Patients that see the token they must predict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.samples import chain_tokens, split
+from tests.zoo.sequences import RecurrentLanguageModel, Tagger, TinyGpt, next_token_loss
+
+
+def language() -> Any:
+    """Give inputs, and the same one step later."""
+    tokens = chain_tokens()
+    return split(tokens[:, :-1], tokens[:, 1:], batch_size=32)[0]
+
+
+class NoMask(TinyGpt):
+    """A decoder without its mask."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Let every place see every other."""
+        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        normed = self.norms[0](hidden)
+        hidden = hidden + self.attention(normed, normed, normed, need_weights=False)[0]
+        return self.head(self.norms[2](hidden + self.mlp(self.norms[1](hidden))))
+
+
+@patient("causal-leak", where="attention")
+def mask_forgotten() -> dict[str, Any]:
+    """Attention sees the whole sequence."""
+    return {"model": NoMask(), "loader": language(), "loss_fn": next_token_loss}
+
+
+@patient("causal-leak", where="recurrent")
+def both_directions() -> dict[str, Any]:
+    """A recurrent network that also reads backwards."""
+    model = Tagger()
+    model.head = nn.Linear(48, 12)
+    return {"model": model, "loader": language(), "loss_fn": next_token_loss}
+
+
+class Centred(nn.Module):
+    """A convolution that looks one step ahead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.window, self.head = nn.Embedding(12, 16), nn.Conv1d(16, 24, 3, padding=1), nn.Linear(24, 12)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Give the classes in dimension 1."""
+        return self.head(self.window(self.words(tokens).transpose(1, 2)).relu().transpose(1, 2)).transpose(1, 2)
+
+
+@patient("causal-leak", where="window")
+def padded_on_both_sides() -> dict[str, Any]:
+    """The window reaches into the future."""
+    return {"model": Centred(), "loader": language(), "loss_fn": nn.CrossEntropyLoss()}
+
+
+@patient("causal-leak", where="batch[0]")
+def targets_not_shifted() -> dict[str, Any]:
+    """The token to be predicted is the token that is given."""
+    tokens = chain_tokens()[:, :15]
+    loader = split(tokens, tokens.clone(), batch_size=32)[0]
+    return {"model": TinyGpt(), "loader": loader, "loss_fn": next_token_loss}
+
+
+def result(**setup: Any) -> Any:
+    """Run the check alone."""
+    return nbdebug.diagnose(**setup, checks=["causal-leak"], progress=False).result("causal-leak")
+
+
+def test_causal_models_are_clean() -> None:
+    assert result(model=TinyGpt(), loader=language(), loss_fn=next_token_loss).status == "clean"
+    found = result(model=RecurrentLanguageModel(), loader=language(), loss_fn=nn.CrossEntropyLoss())
+    assert found.status == "clean"
+
+
+def test_a_loss_that_shifts_is_understood() -> None:
+    def shifting(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return next_token_loss(output[:, :-1], target[:, 1:])
+
+    tokens = chain_tokens()[:, :15]
+    loader = split(tokens, tokens.clone(), batch_size=32)[0]
+    assert result(model=TinyGpt(), loader=loader, loss_fn=shifting).status == "clean"
+    assert result(model=NoMask(), loader=loader, loss_fn=shifting).findings[0].where == "attention"
+
+
+def test_tags_are_no_next_tokens() -> None:
+    tokens = chain_tokens()
+    loader = split(tokens, tokens % 3, batch_size=32)[0]
+    assert result(model=Tagger(), loader=loader, loss_fn=next_token_loss).status == "skipped"
+
+
+def test_reconstruction_is_no_leak() -> None:
+    tokens = chain_tokens()[:, :15]
+    loader = split(tokens, tokens.clone(), batch_size=32)[0]
+    assert result(model=NoMask(), loader=loader, loss_fn=next_token_loss).status == "skipped"

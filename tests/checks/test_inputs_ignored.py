@@ -1,0 +1,135 @@
+"""Patients that do not look at all that they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.samples import cancer, digit_images, digit_rows
+
+
+class TwoInputs(nn.Module):
+    """Takes two inputs and forgets the second."""
+
+    def __init__(self, forgets: bool = True) -> None:
+        super().__init__()
+        self.left, self.right, self.head = nn.Linear(15, 16), nn.Linear(15, 16), nn.Linear(32, 1)
+        self.forgets = forgets
+
+    def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """Join both, or so it was meant."""
+        return self.head(torch.cat([self.left(first), self.right(first if self.forgets else second)], 1))
+
+
+def two_parts() -> DataLoader[Any]:
+    """Give the columns of the tumours in two halves."""
+    rows, labels = cancer()
+    return DataLoader(TensorDataset(rows[:, :15], rows[:, 15:], labels), 32)
+
+
+@patient("inputs-ignored", where="batch[1]")
+def second_input_forgotten() -> dict[str, Any]:
+    """A name that was copied and not changed."""
+    return {"model": TwoInputs(), "loader": two_parts(), "loss_fn": nn.BCEWithLogitsLoss()}
+
+
+class Shortened(nn.Module):
+    """A slice that is one too short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(29, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Lose the last column."""
+        return self.layers(x[:, :-1])
+
+
+@patient("inputs-ignored", where="batch[0]")
+def last_column_cut_off() -> dict[str, Any]:
+    """One of thirty columns is never read."""
+    rows, labels = cancer()
+    return {
+        "model": Shortened(),
+        "loader": DataLoader(TensorDataset(rows, labels), 32),
+        "loss_fn": nn.BCEWithLogitsLoss(),
+    }
+
+
+class FirstState(nn.Module):
+    """Answers from the first state of a recurrent network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent, self.head = nn.GRU(8, 16, batch_first=True), nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Take the state that has seen one step only."""
+        return self.head(self.recurrent(x)[0][:, 0])
+
+
+@patient("inputs-ignored", where="batch[0]")
+def first_state_only() -> dict[str, Any]:
+    """Seven of eight steps have no influence."""
+    rows, labels = digit_rows()
+    loader = DataLoader(TensorDataset(rows.view(-1, 8, 8), labels), 64, shuffle=True)
+    return {"model": FirstState(), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+def result(**setup: Any) -> Any:
+    """Run the check alone."""
+    return nbdebug.diagnose(**setup, checks=["inputs-ignored"], progress=False).result("inputs-ignored")
+
+
+def test_names_the_column() -> None:
+    finding = result(**last_column_cut_off()).findings[0]
+    assert finding.evidence["indices"] == [29] and "1 of 30 columns" in finding.says
+
+
+def test_both_inputs_used() -> None:
+    found = result(model=TwoInputs(False), loader=two_parts(), loss_fn=nn.BCEWithLogitsLoss())
+    assert found.status == "clean"
+
+
+def test_borders_that_pooling_drops_are_fine() -> None:
+    x, y = digit_images()
+    x = nn.functional.pad(x, (0, 1, 0, 1)) + torch.rand(len(x), 1, 9, 9)
+    model = nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 10))
+    loader = DataLoader(TensorDataset(x, y), 64)
+    assert result(model=model, loader=loader, loss_fn=nn.CrossEntropyLoss()).status == "clean"
+
+
+def test_a_gate_that_begins_at_zero_is_fine() -> None:
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Linear(15, 1), nn.Linear(15, 1)
+            nn.init.zeros_(self.right.weight)
+
+        def forward(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            return self.left(first) + self.right(second)
+
+    assert result(model=Gated(), loader=two_parts(), loss_fn=nn.BCEWithLogitsLoss()).status == "clean"
+
+
+def test_unused_keys_of_a_dictionary_are_no_alarm() -> None:
+    class TakesAll(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(30, 1)
+
+        def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+            return self.layer(batch["rows"])
+
+    rows, labels = cancer()
+    batches = [
+        {"rows": rows[i : i + 32], "number": torch.arange(i, i + 32), "labels": labels[i : i + 32]}
+        for i in range(0, 320, 32)
+    ]
+    found = result(model=TakesAll(), loader=batches, loss_fn=nn.BCEWithLogitsLoss())
+    assert not [f for f in found.findings if f.is_alarm]
