@@ -49,7 +49,32 @@ TREE: tuple[Stage, ...] = (
                 "values",
                 "Are the inputs what you think they are?",
                 "Most bugs are in the data, and the network never complains about what it is fed.",
-                ("non-finite-inputs", "truncated-inputs", "constant-inputs"),
+                ("non-finite-inputs", "truncated-inputs", "constant-inputs", "misread-image-layout"),
+            ),
+            Step(
+                "scale",
+                "Do the inputs arrive with about unit size?",
+                "Weights are initialised for inputs of unit size, and learning rates are chosen for them.",
+                ("unnormalised-inputs", "feature-scales-apart"),
+            ),
+            Step(
+                "sampling",
+                "Does every sample get its turn, in no order?",
+                "A step is only as good as the batch it is computed from.",
+                (
+                    "repeated-batches",
+                    "duplicate-samples",
+                    "samples-dropped",
+                    "unshuffled-loader",
+                    "single-class-batches",
+                    "extreme-batch-size",
+                ),
+            ),
+            Step(
+                "amount",
+                "Is there enough data, of every class?",
+                "What is rare in the data is rare in the loss, and is learned last or never.",
+                ("class-imbalance", "too-few-examples"),
             ),
             Step(
                 "reading",
@@ -86,6 +111,12 @@ TREE: tuple[Stage, ...] = (
                 "Do all numbers stay finite, forward and back?",
                 "One NaN spreads to every weight in one step.",
                 ("non-finite-forward", "non-finite-backward"),
+            ),
+            Step(
+                "slopes",
+                "Are gradients that somebody wrote by hand right?",
+                "A wrong gradient leads somewhere else than down.",
+                ("custom-backward-wrong",),
             ),
             Step(
                 "response",

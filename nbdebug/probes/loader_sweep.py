@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from torch.nn.parameter import is_lazy as _is_lazy
 
 from nbdebug.control import Control
 from nbdebug.evidence import LoaderSweep, OrderedLook, SampleFailure
@@ -122,6 +123,7 @@ def loader_sweep(subject: Subject, control: Control) -> LoaderSweep:
         ordered=order.look(complete),
         failures=tuple(SampleFailure(f.index, f.doing, f.error) for f in failed[:FAILURES_KEPT]),
         failed=len(failed),
+        trainable=sum(p.numel() for p in subject.model.parameters() if p.requires_grad and not _is_lazy(p)),
     )
 
 

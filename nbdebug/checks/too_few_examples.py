@@ -1,0 +1,51 @@
+"""Less data than the task asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nbdebug.evidence import LoaderSweep
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["too_few_examples"]
+
+
+@check
+def too_few_examples(
+    sweep: LoaderSweep,
+    *,
+    per_class: int = 10,  # 37 reasons, 9, asks for a thousand; ten is far too few by any rule
+    at_all: int = 100,
+    parameters: int = 1000,  # for each sample; networks are often larger than their data, but not by this much
+) -> Iterator[Finding]:
+    """There are far fewer samples than the classes or the parameters of the model ask for.
+
+    A note, because small data can be enough: with a model that was trained before, or for a test that it can learn at
+    all.
+
+    Why it matters: a network with many parameters learns few samples by heart and says nothing about others.
+
+    What to try: collect or augment data, begin with weights that were trained on similar data, use a smaller model, and
+    judge by cross-validation.
+    """
+    sweep.require()
+    total = sweep.total if sweep.total is not None else sweep.seen if sweep.way == "all" else None
+    evidence = {"samples": total or sweep.seen, "trained parameters": sweep.trainable, "source": "37 reasons, 9"}
+    remedy = (Remedy("Begin with a model that was trained on similar data, or use a smaller one."),)
+    if total is not None and total < at_all:
+        says = f"There are {total} samples."
+        yield Finding(says, "loader", "note", {**evidence, "threshold": at_all}, remedy)
+    elif total is not None and sweep.trainable > parameters * total:
+        says = f"The model trains {sweep.trainable} parameters on {total} samples."
+        yield Finding(says, "loader", "note", {**evidence, "threshold": parameters}, remedy)
+    for name, labels in sweep.class_labels().items():
+        values, counts = np.unique(labels[labels >= 0], return_counts=True)
+        scale = (total or sweep.seen) / sweep.seen
+        few = values[counts * scale < per_class]
+        if len(few) and len(values) > 1:
+            named = ", ".join(str(v) for v in few[:8])
+            says = f"{len(few)} of {len(values)} classes of {name} have fewer than {per_class} samples: {named}."
+            yield Finding(says, name, "note", {**evidence, "threshold": per_class}, remedy)

@@ -1,0 +1,63 @@
+"""Patients with batches of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.samples import digit_images, digit_rows
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def setup(model: nn.Module, loader: Any) -> dict[str, Any]:
+    return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+@patient("extreme-batch-size", where="1")
+def one_by_one_with_batchnorm() -> dict[str, Any]:
+    """Batches of one through batch normalisation."""
+    return setup(mlp(), DataLoader(TensorDataset(*digit_rows()), 1, shuffle=True))
+
+
+@patient("extreme-batch-size", where="1")
+def one_left_over() -> dict[str, Any]:
+    """1,793 = 28 · 64 + 1: the last batch holds one sample."""
+    rows, labels = digit_rows()
+    return setup(mlp(), DataLoader(TensorDataset(rows[:1793], labels[:1793]), 64, shuffle=True))
+
+
+@patient("extreme-batch-size", where="1")
+def pictures_one_by_one() -> dict[str, Any]:
+    """Batch normalisation of one picture runs, but is none."""
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    return setup(model, DataLoader(TensorDataset(*digit_images()), 1, shuffle=True))
+
+
+def severities(model: nn.Module, loader: Any) -> list[str]:
+    report = nbdebug.diagnose(**setup(model, loader), checks=["extreme-batch-size"], progress=False)
+    return [f.severity for f in report.findings]
+
+
+def test_one_by_one_without_batchnorm_is_noted_only() -> None:
+    plain = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    assert severities(plain, DataLoader(TensorDataset(*digit_rows()), 1)) == ["note"]
+
+
+def test_one_batch_of_everything_is_noted_only() -> None:
+    assert severities(mlp(), DataLoader(TensorDataset(*digit_rows()), 1797)) == ["note"]
+
+
+def test_usual_batches_are_clean() -> None:
+    rows, labels = digit_rows()
+    assert severities(mlp(), DataLoader(TensorDataset(rows, labels), 64)) == []
+    assert severities(mlp(), DataLoader(TensorDataset(rows[:1793], labels[:1793]), 64, drop_last=True)) == []
+    frozen = mlp()
+    frozen[1].eval()
+    assert severities(frozen, DataLoader(TensorDataset(rows[:1793], labels[:1793]), 64)) == []
