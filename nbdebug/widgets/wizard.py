@@ -95,12 +95,12 @@ class Wizard:
         self.tree = stage_tree(self._rows())
         self.question, self.why, self.status = widgets.HTML(), widgets.HTML(), widgets.Label()
         self.progress = widgets.FloatProgress(min=0, max=1, layout=widgets.Layout(width="100%"))
-        self.run_step = self._button("Run this step", "play", self._run_selected, style="primary")
-        self.run_all = self._button("Run everything", "forward", self._run_everything)
-        self.stop = self._button("Cancel", "stop", self._cancel)
+        self.run_step = self._button("Run this step", self._run_selected, style="primary")
+        self.run_all = self._button("Run everything", self._run_everything)
+        self.stop = self._button("Cancel", self._cancel)
         self.stop.disabled = True
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
-        self.save = self._button("Export report", "save", self._export)
+        self.save = self._button("Export report", self._export)
         self.result = widgets.HTML()
         self.tree.observe(lambda change: self._guarded(lambda: self._show_step(change["new"])), "selected")
         buttons = widgets.HBox([self.run_step, self.run_all, self.stop], layout=widgets.Layout(flex_flow="row wrap"))
@@ -113,8 +113,8 @@ class Wizard:
         self.view = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start"))
         self._parts = [left, right, buttons, export, self.tree, self.question, self.why, self.status, self.progress]
 
-    def _button(self, text: str, icon: str, act: Callable[[], None], style: str = "") -> widgets.Button:
-        button = widgets.Button(description=text, icon=icon, button_style=style, layout=widgets.Layout(width="auto"))
+    def _button(self, text: str, act: Callable[[], None], style: str = "") -> widgets.Button:
+        button = widgets.Button(description=text, button_style=style, layout=widgets.Layout(width="auto"))
         button.on_click(lambda _: self._guarded(act))
         return button
 

@@ -1,0 +1,100 @@
+"""The command line, called as CI calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nbdebug.__main__ import main
+
+SETUPS = """
+import torch
+from torch import nn
+
+def healthy():
+    torch.manual_seed(0)
+    x = torch.randn(64, 8)
+    return {"model": nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)), "loader": [(x, x.sum(1, keepdim=True))],
+            "loss_fn": nn.MSELoss()}
+
+def broken():
+    return {**healthy(), "model": nn.Linear(9, 1)}
+
+def nothing():
+    return {}
+
+def raising():
+    raise RuntimeError("no data here")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a module of set-ups."""
+    (tmp_path / "setups.py").write_text(SETUPS)
+    return tmp_path
+
+
+def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Call `python -m nbdebug` in that folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "nbdebug", *arguments], cwd=folder, capture_output=True, text=True, timeout=200
+    )
+
+
+def test_a_bug_fails_and_is_written(folder: Path) -> None:
+    """A bug gives exit code 1, the report on standard output, and the data file."""
+    done = call(
+        folder, "diagnose", "setups:broken", "--checks", "forward-fails", "--json", "out/report.json", "--quiet"
+    )
+    assert done.returncode == 1, done.stderr
+    assert "forward-fails" in done.stdout and not done.stderr
+    assert json.loads((folder / "out" / "report.json").read_text())["findings"][0]["check"] == "forward-fails"
+
+
+@pytest.fixture
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Call from inside the folder, in this process, and forget its module after."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    yield
+    sys.modules.pop("setups", None)
+
+
+@pytest.mark.usefixtures("inside")
+def test_fail_on_never_and_a_healthy_model_pass() -> None:
+    """Exit code 0 where nothing as grave was found, or where nothing is to fail."""
+    chosen = ("--checks", "forward-fails,batch-mixing", "--quiet")
+    assert main(["diagnose", "setups:broken", "--fail-on", "never", *chosen]) == 0
+    assert main(["diagnose", "setups:healthy", *chosen]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("setups", "colon"),
+        ("nowhere:f", "no module 'nowhere'"),
+        ("setups:absent", "absent"),
+        ("setups:torch", "module"),
+        ("setups:nothing", "returned a dict"),
+        ("setups:raising", "no data here"),
+    ],
+)
+@pytest.mark.usefixtures("inside")
+def test_a_wrong_call_says_what_to_do(name: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, one message, no traceback."""
+    assert main(["diagnose", name]) == 2
+    said = capsys.readouterr().err
+    assert word in said and "What to do" in said and "Traceback" not in said
+
+
+def test_explain_and_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every check is listed, one is explained, and an unknown one gets the nearest names."""
+    assert main(["checks"]) == 0 and "batch-mixing" in capsys.readouterr().out
+    assert main(["explain", "batch-mixing"]) == 0 and "Why it matters" in capsys.readouterr().out
+    assert main(["explain", "batch-mixin"]) == 2 and "batch-mixing" in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""The generated pages are current, and what README promises runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbdebug
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, after: str) -> list[str]:
+    """Give the code blocks of one language behind a marker."""
+    return re.findall(rf"```{language}\n(.*?)```", README.partition(after)[2], flags=re.DOTALL)
+
+
+def test_generated_pages_are_current() -> None:
+    """A change of a docstring or of the tree asks for `make docs`."""
+    done = subprocess.run([sys.executable, "scripts/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_prints_what_readme_shows() -> None:
+    """The ten lines run as they stand; every line of the output that names no time or number is printed."""
+    code = blocks("python", "<!-- example -->")[0]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    shown = blocks("", "<!-- output -->")[0].splitlines()
+    assert len(shown) > 5
+    for line in shown:
+        if not re.search(r"\d", line):
+            assert line in done.stdout, line
+
+
+def test_the_own_check_of_readme_works() -> None:
+    """The check in README can be pasted into a cell."""
+    code = blocks("python", "## Your own checks")[0]
+    known: dict[str, object] = {"nbdebug": nbdebug}
+    try:
+        exec(code, known)
+        assert "too-many-parameters" in nbdebug.registry.registry.checks  # type: ignore[attr-defined]
+    finally:
+        nbdebug.registry.registry.checks.pop("too-many-parameters", None)  # type: ignore[attr-defined]
+
+
+def test_links_lead_somewhere() -> None:
+    """Every relative link of README and of the pages in docs/ has a file behind it."""
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for link in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
