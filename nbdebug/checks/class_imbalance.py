@@ -25,7 +25,7 @@ def class_imbalance(
     ratio: float = 10.0,  # SageMaker Debugger: ClassImbalance
     alpha: float = 0.01,  # chance of a false alarm, over all classes
     weighted: float = 1.5,  # by which the loss pulls harder at the rare class
-    eased: float = 0.6,  # of the pull of an easy sample, below which the loss cares for hard ones as focal loss does
+    eased: float = 0.5,  # of the pull of an easy sample, below which the loss cares for hard ones as focal loss does
 ) -> Iterator[Finding]:
     """Some classes are far rarer than others, and neither the loss nor the sampler makes up for it.
 

@@ -94,7 +94,7 @@ def _finding(
     alike = (
         f"neighbours among {len(labels)} correlate by {rate:.2f}, where 0 would be chance"
         if numbers
-        else f"each has the label of the one before in {rate:.0%} of {len(labels)} cases, where {chance:.0%} would be chance"
+        else f"{rate:.0%} of {len(labels)} have the label of the one before, where {chance:.0%} would be chance"
     )
     return Finding(
         f"The samples come ordered by {name}: {alike} (p = {probability:.1g}).",
