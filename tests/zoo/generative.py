@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import Any
 
 import torch
@@ -62,6 +64,7 @@ def critic() -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 128), nn.LeakyReLU(0.2), nn.Linear(128, 1))
 
 
+@functools.cache
 def real_and_fake() -> tuple[torch.Tensor, torch.Tensor]:
     """Give real digits and digits whose pixels were mixed between digits, with 1 and 0."""
     rows, _ = digit_rows()
@@ -94,9 +97,9 @@ def fool_the_critic(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
     return nn.functional.binary_cross_entropy_with_logits(judged, torch.ones_like(judged))
 
 
-@healthy(epochs=5, good=lambda first, last: last < 0.5 * first)
-def generator_through_frozen_critic() -> dict[str, Any]:
-    """The other half: noise in, no target, the end of the model frozen."""
+@functools.cache
+def trained_critic(seed: int) -> nn.Sequential:
+    """Give a critic that knows its trade."""
     judge = critic()
     learn = torch.optim.Adam(judge.parameters(), lr=3e-3)
     x, y = real_and_fake()
@@ -104,7 +107,13 @@ def generator_through_frozen_critic() -> dict[str, Any]:
         learn.zero_grad()
         nn.functional.binary_cross_entropy_with_logits(judge(x), y).backward()
         learn.step()
-    model = ThroughCritic(judge)
+    return judge
+
+
+@healthy(epochs=5, good=lambda first, last: last < 0.5 * first)
+def generator_through_frozen_critic() -> dict[str, Any]:
+    """The other half: noise in, no target, the end of the model frozen."""
+    model = ThroughCritic(copy.deepcopy(trained_critic(torch.initial_seed())))
     noise = DataLoader(TensorDataset(torch.randn(1000, 8, generator=seeded(3))), 50, shuffle=True)
     optimizer = torch.optim.Adam(model.generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
     return {"model": model, "loader": noise, "compute_loss": fool_the_critic, "optimizer": optimizer}
@@ -127,6 +136,7 @@ def contrastive_learning() -> dict[str, Any]:
     return setup(encoder(), split(rows), compute_loss=contrast, lr=1e-3)
 
 
+@functools.cache
 def triplets() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Give anchors, another digit of the same kind, and a digit of another kind."""
     rows, labels = digit_rows()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def scaled(rows: np.ndarray) -> torch.Tensor:
     return torch.tensor((rows - rows.mean(0)) / rows.std(0), dtype=torch.float32)
 
 
+@functools.cache
 def digit_rows() -> tuple[torch.Tensor, torch.Tensor]:
     """Give 1,797 digits as rows of 64 pixels between 0 and 1, and their labels."""
     pixels, labels = load_digits(return_X_y=True)
@@ -50,42 +52,49 @@ def digit_images() -> tuple[torch.Tensor, torch.Tensor]:
     return rows.view(-1, 1, 8, 8), labels
 
 
+@functools.cache
 def cancer() -> tuple[torch.Tensor, torch.Tensor]:
     """Give 569 tumours with 30 scaled columns, and 0 or 1 as a column."""
     rows, labels = load_breast_cancer(return_X_y=True)
     return scaled(rows), torch.tensor(labels, dtype=torch.float32)[:, None]
 
 
+@functools.cache
 def raw_cancer() -> tuple[torch.Tensor, torch.Tensor]:
     """Give the tumours as they were measured: columns between 0.001 and 4,000."""
     rows, labels = load_breast_cancer(return_X_y=True)
     return torch.tensor(rows, dtype=torch.float32), torch.tensor(labels, dtype=torch.float32)[:, None]
 
 
+@functools.cache
 def wine(raw: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """Give 178 wines of three growers, scaled or as they were measured."""
     rows, labels = load_wine(return_X_y=True)
     return torch.tensor(rows, dtype=torch.float32) if raw else scaled(rows), torch.tensor(labels)
 
 
+@functools.cache
 def iris() -> tuple[torch.Tensor, torch.Tensor]:
     """Give 150 flowers of three kinds."""
     rows, labels = load_iris(return_X_y=True)
     return scaled(rows), torch.tensor(labels)
 
 
+@functools.cache
 def diabetes() -> tuple[torch.Tensor, torch.Tensor]:
     """Give 442 patients with ten scaled columns and a scaled measure of the illness as a column."""
     rows, progress = load_diabetes(return_X_y=True)
     return scaled(rows), scaled(progress[:, None])
 
 
+@functools.cache
 def friedman(noise: float = 0.5, count: int = 800) -> tuple[torch.Tensor, torch.Tensor]:
     """Give Friedman's regression problem: ten columns, five of which matter, and a scaled target as a column."""
     rows, target = make_friedman1(count, noise=noise, random_state=0)
     return scaled(rows), scaled(target[:, None])
 
 
+@functools.cache
 def chain_tokens(count: int = 400, length: int = 16, vocabulary: int = 12) -> torch.Tensor:
     """Give sequences in which each token has one likely successor; 0 is kept for padding."""
     generator = seeded(1)
@@ -97,6 +106,7 @@ def chain_tokens(count: int = 400, length: int = 16, vocabulary: int = 12) -> to
     return tokens
 
 
+@functools.cache
 def topic_tokens(count: int = 600, length: int = 20) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Give padded sequences of 5 to 20 words whose three topics use words differently: tokens, lengths, topics."""
     generator = seeded(2)
