@@ -18,7 +18,7 @@ from nbdebug.subject.drawing import seed_all
 from nbdebug.twin import Twin
 from nbdebug.twin.layout import relative_change
 from nbdebug.twin.locate import SEED, jittered
-from nbdebug.twin.samples import Samples, samples_of, several_batches
+from nbdebug.twin.samples import Samples, runnable, samples_of, several_batches
 from nbdebug.twin.taps import tensors_in
 
 __all__ = ["input_influence"]
@@ -62,8 +62,8 @@ class _Laboratory:
 
     def __init__(self, twin: Twin, control: Control) -> None:
         self.twin, self.control = twin, control
-        self.batches = [samples_of(twin, batch).head(SAMPLES) for batch in several_batches(twin, BATCHES)]
-        self.batches = [samples for samples in self.batches if samples.count > 1]
+        found = [samples_of(twin, batch) for batch in several_batches(twin, BATCHES)]
+        self.batches = [runnable(samples, SAMPLES, twin.run) for samples in found if samples.count > 1]
         if not self.batches:
             raise NotApplicable("a batch of one sample leaves nothing to exchange with")
         self._buffers = [(buffer, buffer.clone()) for buffer in twin.model.buffers()]

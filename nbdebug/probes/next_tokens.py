@@ -14,6 +14,7 @@ from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.layout import spill
 from nbdebug.twin.locate import Place, Recording, first_place, record
+from nbdebug.twin.samples import Samples, runnable
 
 __all__ = ["next_tokens"]
 
@@ -37,9 +38,11 @@ class _Sequence:
 def next_tokens(twin: Twin, trial: TrialRun) -> FutureInfluence:
     """Change the future of some sequences and compare what is said about their past, in eval mode."""
     require_run(trial)
-    batch = twin.batch().head(ROWS)
-    found = _sequence(batch)
+    whole = twin.batch()
+    _sequence(whole)
     with twin.mode(training=False):
+        batch = runnable(Samples(whole, 0, whole.size, True), ROWS, twin.forward).batch
+        found = _sequence(batch)
         if not found.shifted and not _loss_shifts(twin, batch, found):
             return _unshifted(twin, batch, found)
         with torch.no_grad():

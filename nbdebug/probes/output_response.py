@@ -13,10 +13,11 @@ from nbdebug.twin import Twin
 from nbdebug.twin.births import is_bad
 from nbdebug.twin.layout import relative_change
 from nbdebug.twin.locate import Place, Recording, aligned, jittered, place_at, record
-from nbdebug.twin.samples import Samples, samples_of
+from nbdebug.twin.samples import Samples, runnable, samples_of
 
 __all__ = ["output_response"]
 
+SAMPLES = 32
 NOTHING = 1e-6  # relative change that float32 cannot tell from none
 
 
@@ -25,9 +26,9 @@ def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
     """Compare the outputs of one batch with those of other inputs, module by module, in eval mode."""
     require_run(trial)
     samples = samples_of(twin)
-    samples = samples.head(32)
-    others = _others(twin, samples)
     with twin.mode(training=False), torch.no_grad():
+        samples = runnable(samples, SAMPLES, twin.run)
+        others = _others(twin, samples)
         whole = _needs_loss(twin, samples.batch)
         pair = _pair(twin, samples.batch, others, whole)
         response, shaken = _response(pair), False
