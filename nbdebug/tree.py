@@ -186,6 +186,18 @@ TREE: tuple[Stage, ...] = (
                 "Equal units stay equal, and a wrong scale grows with every layer.",
                 ("symmetric-initialisation", "initialisation-off-scale"),
             ),
+            Step(
+                "signal",
+                "Do signal and gradient get through every layer?",
+                "A layer that hears or passes on nothing cannot learn.",
+                (
+                    "dead-units",
+                    "saturated-units",
+                    "activations-off-scale",
+                    "vanishing-gradients",
+                    "exploding-gradients",
+                ),
+            ),
         ),
     ),
     Stage(

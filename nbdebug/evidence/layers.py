@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "GradientFlow",
     "GradientReach",
     "HiddenParameter",
     "HiddenParameters",
     "InitialWeights",
+    "LayerFlow",
     "OptimizerCoverage",
     "ParameterReach",
     "ReachCut",
     "RescaledStart",
     "StepSymmetry",
     "SymmetricLayer",
+    "TimeFlow",
+    "Trend",
+    "UnitActivity",
+    "UnitFacts",
     "WeightFacts",
 ]
 
@@ -217,3 +223,80 @@ class StepSymmetry:
     layers: tuple[SymmetricLayer, ...]
     looked_at: int
     steps: int
+
+
+@dataclass(frozen=True)
+class UnitFacts:
+    """What the units of one layer do over many samples, in eval mode.
+
+    `dead` counts units that are zero for every sample because what goes into the activation is never positive;
+    `saturated` counts units of a bounded activation whose slope is nearly zero for almost every sample. `flat` is the
+    share of all values at which the slope is nearly zero.
+    """
+
+    path: str
+    activation: str
+    units: int
+    dead: int
+    saturated: int
+    flat: float
+    bounded: bool
+    low: float  # of what goes into the activation
+    high: float
+
+
+@dataclass(frozen=True)
+class UnitActivity:
+    """The units of all layers that have an activation."""
+
+    layers: tuple[UnitFacts, ...]
+    samples: int
+    all_seen: bool
+
+
+@dataclass(frozen=True)
+class LayerFlow:
+    """One layer with weights, in the order of the calls: the signal that it passes on and the gradient that it gets.
+
+    `spread` is how much its output varies from sample to sample, `gradient` the norm of the loss's gradient at its
+    output, `update` the change of its weights in one step of the optimizer relative to their size.
+    """
+
+    path: str
+    spread: float
+    gradient: float
+    weight_gradient: float  # mean absolute value
+    update: float
+
+
+@dataclass(frozen=True)
+class TimeFlow:
+    """How the gradient changes on its way through time: its norm at the first step over that at the last."""
+
+    path: str
+    steps: int
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A quantity over depth: how the far end compares with the near one, and how orderly it goes there.
+
+    `ratio` is the end over the start, `factor` the same for one layer, `order` the rank correlation with depth.
+    """
+
+    ratio: float
+    factor: float
+    order: float
+    layers: int
+
+
+@dataclass(frozen=True)
+class GradientFlow:
+    """Signal and gradient layer by layer; `head` is the last layer, whose output is the answer."""
+
+    layers: tuple[LayerFlow, ...]
+    time: tuple[TimeFlow, ...]
+    signal: Trend | None  # from the first layer to the last hidden one
+    gradient: Trend | None  # from the last layer back to the first
+    optimizer: str

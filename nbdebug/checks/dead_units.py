@@ -1,0 +1,75 @@
+"""Units that never fire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from nbdebug.evidence import UnitActivity, UnitFacts
+from nbdebug.exhibit import Bars
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["dead_units"]
+
+
+@check(explains=("batch-not-memorised", "untrained-parameters", "vanishing-gradients", "outputs-identical"))
+def dead_units(
+    activity: UnitActivity,
+    *,
+    share: float = 0.5,  # SageMaker Debugger: more than half of a layer
+    surprise: float = 1e-3,  # chance that as many units are dead when every other one is
+    least_samples: int = 64,  # fewer tell little, unless they are all there is
+) -> Iterator[Finding]:
+    """Most units of a layer are zero for every sample.
+
+    nbdebug runs many batches in eval mode and looks at what goes into and comes out of every activation. A unit is
+    dead when what goes in is never positive and what comes out is always zero. Sparse layers, in which every unit
+    fires now and then, are healthy.
+
+    Why it matters: a dead unit has no gradient, so it stays dead. A layer of dead units passes nothing on, and
+    everything before it stops learning.
+
+    What to try: look for a large negative bias, weights or a learning rate that are too large, and inputs that are
+    not normalised; LeakyReLU or GELU keep a gradient alive below zero.
+    """
+    if activity.samples < least_samples and not activity.all_seen:
+        return
+    for layer in activity.layers:
+        if layer.dead == layer.units or (layer.dead > share * layer.units and _chance(layer) < surprise):
+            yield _finding(layer, activity, share)
+
+
+def _chance(layer: UnitFacts) -> float:
+    """Give how likely it is that so many units are dead when a coin decides: a common sign of all inputs does that."""
+    if layer.units <= 512:
+        ways = sum(math.comb(layer.units, k) for k in range(layer.dead, layer.units + 1))
+        return float(ways / 2**layer.units)
+    z = (layer.dead - layer.units / 2) / math.sqrt(layer.units / 4)
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def _finding(layer: UnitFacts, activity: UnitActivity, share: float) -> Finding:
+    return Finding(
+        f"{layer.dead} of the {layer.units} units of {layer.path} are zero for all of {activity.samples} samples: what "
+        f"reaches their activation ({layer.activation}) lies between {layer.low:.3g} and {layer.high:.3g}.",
+        where=layer.path,
+        severity="bug" if layer.dead > 0.9 * layer.units else "suspect",
+        evidence={
+            "dead": layer.dead,
+            "units": layer.units,
+            "samples": activity.samples,
+            "threshold": share,
+            "source": "SageMaker Debugger; TheDeepChecker",
+        },
+        remedies=(
+            Remedy("Start the bias at zero.", f"nn.init.zeros_(model.{layer.path}.bias)"),
+            Remedy("Use an activation that never is quite silent.", "nn.LeakyReLU(0.01)"),
+        ),
+        exhibit=Bars(
+            tuple(la.path for la in activity.layers),
+            tuple(la.dead / la.units for la in activity.layers),
+            title="Share of dead units",
+            band=(0.0, share),
+        ),
+    )

@@ -1,0 +1,148 @@
+"""How do signal and gradient change from layer to layer?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import GradientFlow, LayerFlow, TimeFlow, Trend, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.twin import Twin
+from nbdebug.twin.small_steps import small_step
+from nbdebug.twin.trace import Call, Trace, owned_matrices, traced, weighted_calls
+
+__all__ = ["gradient_flow"]
+
+LONG = 8  # calls of one layer that make a walk through time
+WAKING = 3  # small steps after which a start at zero shows its gradients
+
+Measured = dict[str, list[tuple[float, float]]]  # path -> spread and gradient of each call
+
+
+@probe
+def gradient_flow(twin: Twin, trial: TrialRun, control: Control) -> GradientFlow:
+    """Run a batch forward and back, and measure signal, gradient and update at every layer with weights."""
+    require_run(trial)
+    twin.ready_to_train()
+    batch = twin.batch()
+    measured = _measure(twin, batch)
+    if any(gradient == 0 for calls in measured.values() for _, gradient in calls):
+        for _ in range(WAKING):
+            small_step(twin, batch)
+        measured = _measure(twin, batch)
+    if not measured:
+        raise NotApplicable("no layer with weights lies on the way of the gradient")
+    slopes = _weight_gradients(twin, measured)
+    control.progress(0.5, "taking one step")
+    updates = _updates(twin, batch, measured)
+    layers = tuple(
+        LayerFlow(path, calls[0][0], calls[0][1], slopes[path], updates[path]) for path, calls in measured.items()
+    )
+    unrolled = [TimeFlow(p, len(c), c[0][1] / c[-1][1]) for p, c in measured.items() if len(c) >= LONG and c[-1][1] > 0]
+    return GradientFlow(
+        layers=layers,
+        time=(*unrolled, *_through_time(twin, batch)),
+        signal=trend_of([layer.spread for layer in layers[:-1]]),
+        gradient=trend_of([layer.gradient for layer in reversed(layers)]),
+        optimizer="Adam" if twin.owns_optimizer else type(twin.optimizer).__name__,
+    )
+
+
+def trend_of(values: Sequence[float]) -> Trend | None:
+    """Describe how a quantity changes over layers; values that are zero or not finite are left out."""
+    logs = [math.log(value) for value in values if 0 < value < math.inf]
+    if len(logs) < 3:
+        return None
+    ranks = torch.tensor(logs).argsort().argsort().double()
+    order = float(torch.corrcoef(torch.stack([torch.arange(len(logs)).double(), ranks]))[0, 1])
+    change = logs[-1] - logs[0]
+    return Trend(math.exp(min(change, 700.0)), math.exp(change / (len(logs) - 1)), order, len(logs))
+
+
+def _measure(twin: Twin, batch: Batch) -> Measured:
+    """Give spread and gradient at every call of a layer that a gradient comes to, in the order of beginning."""
+    twin.model.zero_grad(set_to_none=True)
+    trace = traced(twin, batch)
+    calls = sorted((c for c in weighted_calls(trace) if c.is_leaf), key=lambda call: call.began)
+    gradients = _listen(calls)
+    loss = trace.outcome.loss if trace.outcome is not None else None
+    if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
+        raise NotApplicable("the loss carries no gradient")
+    loss.backward()
+    measured: Measured = {}
+    for index, call in enumerate(calls):
+        if index in gradients and call.output is not None:
+            measured.setdefault(call.path, []).append((_spread(call.output), gradients[index]))
+    return measured
+
+
+def _listen(calls: list[Call]) -> dict[int, float]:
+    heard: dict[int, float] = {}
+    for index, call in enumerate(calls):
+        if call.output is not None and call.output.requires_grad:
+            call.output.register_hook(lambda g, i=index: heard.__setitem__(i, float(g.double().norm())))
+    return heard
+
+
+def _spread(output: torch.Tensor) -> float:
+    """Measure how much an output varies over the samples; a single sample is measured by its size."""
+    values = output.detach().double().flatten(1) if output.dim() > 1 else output.detach().double()[:, None]
+    if len(values) < 2:
+        return float(values.square().mean().sqrt())
+    return float(values.var(0).mean().sqrt())
+
+
+def _modules(twin: Twin, measured: Measured) -> dict[str, nn.Module]:
+    known = dict(twin.model.named_modules())
+    return {path: known["" if path == "model" else path] for path in measured}
+
+
+def _weight_gradients(twin: Twin, measured: Measured) -> dict[str, float]:
+    slopes = {}
+    for path, module in _modules(twin, measured).items():
+        gradients = [w.grad for _, w in owned_matrices(module) if w.grad is not None]
+        slopes[path] = max((float(g.to_dense().double().abs().mean()) for g in gradients), default=0.0)
+    return slopes
+
+
+def _updates(twin: Twin, batch: Batch, measured: Measured) -> dict[str, float]:
+    """Take one step of the optimizer in force and measure how far each layer moved."""
+    weights = {path: owned_matrices(module) for path, module in _modules(twin, measured).items()}
+    before = {path: [w.detach().clone() for _, w in own] for path, own in weights.items()}
+    twin.plain_step(batch)
+    return {
+        path: max(
+            (
+                float((w.detach() - old).double().norm() / old.double().norm().clamp_min(1e-30))
+                for (_, w), old in zip(own, before[path], strict=True)
+            ),
+            default=0.0,
+        )
+        for path, own in weights.items()
+    }
+
+
+def _through_time(twin: Twin, batch: Batch) -> list[TimeFlow]:
+    """Follow the gradient of the last step of every recurrent layer back to its first."""
+    with torch.no_grad():
+        trace: Trace = traced(twin, batch)
+    found = []
+    for call in trace.calls:
+        layer = call.module
+        if isinstance(layer, nn.RNNBase) and call.inputs and call.inputs[0].dim() == 3 and not layer.bidirectional:
+            given = call.inputs[0].detach().clone().requires_grad_()
+            time = 1 if layer.batch_first else 0
+            if given.shape[time] < LONG:
+                continue
+            (gradient,) = torch.autograd.grad(layer(given)[0].select(time, -1).sum(), given)
+            norms = gradient.double().movedim(time, 0).flatten(1).norm(dim=1)
+            if float(norms[-1]) > 0:
+                found.append(TimeFlow(call.path, len(norms), float(norms[0] / norms[-1])))
+    return found

@@ -1,0 +1,127 @@
+"""Which units ever fire, and which can still move?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.evidence import TrialRun, UnitActivity, UnitFacts
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.twin import Twin
+from nbdebug.twin.activations import Activation, activations_in, by_unit
+from nbdebug.twin.trace import traced
+
+__all__ = ["unit_activity"]
+
+SAMPLES = 1024
+BATCHES = 32
+SECONDS = 15.0
+FLAT = 0.01  # of the steepest slope: tanh beyond 3, a sigmoid beyond 6
+MOSTLY = 0.6  # of the samples
+
+
+@probe
+def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity:
+    """Run many batches in eval mode and keep, for every unit, what goes in and out of its activation."""
+    require_run(trial)
+    tallies: dict[str, _Tally] = {}
+    seen, batches = 0, twin.batches(BATCHES)
+    try:
+        with control.limit(SECONDS), twin.mode(training=False):
+            for index, batch in enumerate(batches):
+                control.progress(index / len(batches), "watching every unit")
+                if seen >= SAMPLES:
+                    break
+                for activation in activations_in(traced(twin, batch)):
+                    tally = tallies.setdefault(activation.layer.path, _Tally(activation))
+                    tally.add(activation)
+                seen += batch.size
+    except OutOfTime:
+        if control.is_over or not tallies:
+            raise
+    if not tallies:
+        raise NotApplicable("no layer with an activation behind it was seen")
+    total = twin.subject.feed.total
+    facts = tuple(tally.facts(path) for path, tally in tallies.items())
+    return UnitActivity(facts, seen, total is not None and seen >= total)
+
+
+@dataclass
+class _Tally:
+    """Running counts for the units of one layer."""
+
+    first: Activation
+
+    def __post_init__(self) -> None:
+        units = self.first.units
+        self.name, self.bounded = self.first.name, _is_bounded(self.first)
+        self.fired = torch.zeros(units, dtype=torch.bool)
+        self.high, self.low = torch.full((units,), -torch.inf), torch.full((units,), torch.inf)
+        self.flat, self.count = torch.zeros(units), 0
+        self.top = 0.0
+        self.first = None  # type: ignore[assignment]  # let the graph go
+
+    def add(self, activation: Activation) -> None:
+        """Take one call of the layer into account."""
+        before = by_unit(activation.before.detach(), activation.layer)
+        after = by_unit(activation.after.detach(), activation.layer)
+        if before is None or after is None or len(before) != len(self.fired):
+            return
+        self.fired |= (after != 0).any(1).cpu()
+        self.high = torch.maximum(self.high, before.amax(1).float().cpu())
+        self.low = torch.minimum(self.low, before.amin(1).float().cpu())
+        self.top = max(self.top, float(after.abs().max()))
+        slope = _slope(activation)
+        if slope is not None:
+            steepest = min(max(float(slope.max()), 0.25), 1.0)
+            self.flat += (slope < FLAT * steepest).float().sum(1).cpu()
+            self.count += slope.shape[1]
+
+    def facts(self, path: str) -> UnitFacts:
+        """Give the counts as numbers."""
+        dead = ~self.fired & (self.high <= 0) & (self.low < 0)
+        share = self.flat / max(self.count, 1)
+        if not self.bounded:  # a unit whose slope is nearly zero for every sample is as good as dead
+            dead |= (share >= 1) & (self.count > 0) & (self.high <= 0)
+        return UnitFacts(
+            path=path,
+            activation=self.name,
+            units=len(self.fired),
+            dead=int(dead.sum()),
+            saturated=int((share > MOSTLY).sum()) if self.bounded else 0,
+            flat=float(share.mean()),
+            bounded=self.bounded,
+            low=float(self.low.min()),
+            high=float(self.high.max()),
+        )
+
+
+def _slope(activation: Activation) -> torch.Tensor | None:
+    """Measure the slope of an activation at every value, from its graph."""
+    before, after = activation.before, activation.after
+    if before.shape != after.shape or not before.requires_grad or not after.requires_grad:
+        return None
+    (gradient,) = torch.autograd.grad(after.sum(), before, retain_graph=True, allow_unused=True)
+    return by_unit(gradient.detach().abs(), activation.layer) if gradient is not None else None
+
+
+def _is_bounded(activation: Activation) -> bool:
+    """Whether the activation has a ceiling and a floor: tried on a ramp, or read off the values of a function."""
+    before, after = activation.before.detach(), activation.after.detach()
+    if activation.module is not None:
+        ramp = torch.linspace(-60, 60, 121, dtype=before.dtype, device=before.device)
+        try:
+            with torch.no_grad():
+                out = activation.module(
+                    ramp.reshape(-1, *[1] * (before.dim() - 1)).expand(-1, *before.shape[1:]).clone()
+                )
+            return float(out.abs().max()) <= 10  # ReLU6 included
+        except Exception:
+            return False
+    reach = float(after.abs().max())
+    exact = float((after == 0).float().mean())
+    return before.shape == after.shape and reach <= 1.0001 and float(before.abs().max()) > 1.5 * reach and exact < 0.01
