@@ -23,6 +23,7 @@ def clamped_output(
     unreachable: float = 0.02,  # share of targets; a few outliers beyond a physical bound are legitimate
     shortfall: float = 0.1,  # of the way from guessing to a perfect loss; tanh before two classes gives 0.18
     clipped: float = 0.1,  # share of outputs exactly at the bound; a ReLU without training gives 0.5
+    one_sided: float = 0.9,  # of the outputs; a ReLU gives 1, one with a pooling behind it far less
 ) -> Iterator[Finding]:
     """The last activation keeps the outputs from where the loss wants them.
 
@@ -43,7 +44,7 @@ def clamped_output(
                 yield _out_of_range(response, head, unreachable)
         elif head.is_bounded and not _is_squashed_already(head) and head.shortfall > shortfall:
             yield _cannot_be_certain(response, head, shortfall)
-        elif head.family == "softmax" and head.low == 0 and head.high > 1 and head.clipped > clipped:
+        elif head.family == "softmax" and head.low == 0 and head.clipped > clipped and head.one_sided > one_sided:
             yield _cut_off(response, head, clipped)
 
 

@@ -38,6 +38,7 @@ def loss_not_differentiable(loss: LossGradient) -> Iterator[Finding]:
         yield Finding(
             says,
             where=loss.cut or loss.place,
+            explains=("forward-fails",) if loss.numbers != 1 else (),
             evidence={
                 "type of the loss": loss.kind,
                 "numbers in it": loss.numbers,

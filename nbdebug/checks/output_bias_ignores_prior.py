@@ -18,6 +18,7 @@ def output_bias_ignores_prior(
     initial: InitialLoss,
     *,
     gap: float = 0.2,  # of the loss of guessing; less than that is learned within a few steps
+    fewest: int = 5,  # samples for each class; fewer say little about frequencies
 ) -> Iterator[Finding]:
     """The first steps will be spent on learning how frequent the classes are, or how large the targets.
 
@@ -33,12 +34,8 @@ def output_bias_ignores_prior(
         raise NotApplicable("nobody can guess what this loss compares the outputs with")
     for first in initial.guesses:
         won = first.guess - first.constant - first.luck
-        if (
-            first.guess > 0
-            and not first.is_constant
-            and won > gap * first.guess
-            and first.loss > first.constant + 0.5 * won
-        ):
+        judged = first.guess > 0 and not first.is_constant and first.rows >= fewest * first.classes
+        if judged and won > gap * first.guess and first.loss > first.constant + 0.5 * won:
             yield Finding(
                 f"The first loss is {first.loss:.3g}; the best answer that is the same for every sample has "
                 f"{first.constant:.3g}, and the last bias could give it from the start.",

@@ -52,6 +52,8 @@ class HeadResponse:
     or values, within `low` and `high` whatever the weights of the last layer. `floor` is the least loss that outputs
     without bounds reach on this batch, `reachable` the least within the bounds, `chance` that of equal scores.
     `is_compared` says that what the loss wants was seen to be the target.
+    `clipped` is the share of real outputs exactly on a bound, `one_sided` that of outputs which are on it with the last
+    layer or with its negative, but not with both: an activation right behind that layer.
     `toward` is the share of the elements that the loss pulls toward their target; 0 is a loss with its sign flipped.
     """
 
@@ -66,6 +68,7 @@ class HeadResponse:
     low: float
     high: float
     clipped: float
+    one_sided: float
     place: str
     module: str
     seen_low: float
@@ -148,7 +151,7 @@ class FirstGuess:
     @property
     def is_constant(self) -> bool:
         """Whether one answer is right for all samples of the batch, so that there is nothing to guess."""
-        return self.constant < 0.01 * self.guess
+        return self.constant < (1e-9 if self.kind == "regression" else 0.01) * self.guess
 
     @property
     def luck(self) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import LossGradient, TrialRun
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
@@ -23,8 +23,8 @@ __all__ = ["loss_gradient"]
 @probe
 def loss_gradient(twin: Twin, trial: TrialRun) -> LossGradient:
     """Look at what the loss returns, and follow it back to the outputs and the parameters."""
-    if trial.failed_at in ("forward", "loss"):
-        raise NotApplicable(f"the {trial.failed_at} pass fails; see forward-fails")
+    if trial.failed_at == "forward":
+        raise NotApplicable("the forward pass fails; see forward-fails")
     twin.ready_to_train()
     trainable = [p for p in twin.model.parameters() if p.requires_grad]
     if not trainable:
@@ -32,8 +32,13 @@ def loss_gradient(twin: Twin, trial: TrialRun) -> LossGradient:
     if twin.train_step is not None and twin.compute_loss is None:
         raise NotApplicable("train_step computes the loss and goes backward itself; see step-never-taken")
     watch = _Watch()
-    with tapped(twin.model, after=watch.after):
-        output, value = _raw(twin, twin.batch(), watch)
+    try:
+        with tapped(twin.model, after=watch.after):
+            output, value = _raw(twin, twin.batch(), watch)
+    except Exception as error:
+        if trial.ok or isinstance(error, NbdebugError):
+            raise
+        raise NotApplicable(f"the {trial.failed_at} pass fails; see forward-fails") from None
     predicted = main_output(output) if output is not None else None
     total = total_of(value)
     place = "compute_loss" if twin.compute_loss is not None else "loss_fn" if twin.loss_fn is not None else "model"

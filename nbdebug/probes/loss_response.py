@@ -84,6 +84,7 @@ def _bounds(reach: Reach) -> dict[str, Any]:
         "seen_low": reach.seen[0],
         "seen_high": reach.seen[1],
         "clipped": reach.clipped,
+        "one_sided": reach.one_sided,
         "place": reach.place,
         "module": reach.module,
     }

@@ -14,7 +14,7 @@ from nbdebug.twin.taps import tapped, tensors_in
 
 __all__ = ["Reach", "over_samples", "reach_of"]
 
-GAINS_OF_ALL = (2.0, 8.0, -8.0, 100.0)
+GAINS_OF_ALL = (2.0, 8.0, -8.0, 100.0)  # what is called last may only steer (a gate), and values come from before
 GAINS = (1000.0, -1000.0, 30.0, -30.0, 3.0, -3.0)  # a free output follows these; a squashed one does not
 SAME = 1e-3  # sums of probabilities may be off by rounding, in half precision too
 
@@ -27,7 +27,7 @@ class Reach:
 
     `over` are the dimensions along which all outputs sum to 1 (`probabilities`) or their exponentials do
     (`log-probabilities`); `seen` is the range of the real outputs and `clipped` the share of them that sit exactly on
-    a bound.
+    a bound; `one_sided` is the share of outputs that are on it for one sign of the last layer and not for the other.
     """
 
     scale: str
@@ -36,6 +36,7 @@ class Reach:
     high: float
     seen: tuple[float, float]
     clipped: float
+    one_sided: float
     place: str
     module: str
 
@@ -43,14 +44,17 @@ class Reach:
 def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
     """Run real batches, then one batch with the last layer scaled, and say what all outputs have in common."""
     real = [tensor.detach().double() for batch in batches if (tensor := run(batch)) is not None]
-    turned = [tensor for tensor in _turned(model, batches[0], run) if tensor is not None]
-    outputs = [*real, *turned]
+    last, felt = _last_parameters(model, batches[0], run)
+    turned = _with_gains(last, GAINS, batches[0], run)
+    outputs_of_all = _with_gains(felt, GAINS_OF_ALL, batches[0], run)
+    outputs = [*real, *turned, *outputs_of_all]
     scale, over = _scale(outputs)
     low, high = _range(outputs)
     shown = torch.cat([t.flatten() for t in real])
     clipped = float(((shown == low) | (shown == high)).double().mean()) if shown.numel() else 0.0
     place, module = _place(model, batches[0], run)
-    return Reach(scale, over, low, high, _range(real), clipped, place, module)
+    one_sided = float(((turned[-2] == low) ^ (turned[-1] == low)).double().mean()) if len(turned) > 1 else 0.0
+    return Reach(scale, over, low, high, _range(real), clipped, one_sided, place, module)
 
 
 def _range(outputs: list[torch.Tensor]) -> tuple[float, float]:
@@ -58,26 +62,16 @@ def _range(outputs: list[torch.Tensor]) -> tuple[float, float]:
     return (float(kept.min()), float(kept.max())) if kept.numel() else (float("nan"), float("nan"))
 
 
-def _turned(model: nn.Module, batch: Batch, run: Run) -> list[torch.Tensor | None]:
-    """Give the outputs with the last parameters scaled, then with all; they are put back after.
-
-    All of them, because what is called last may only steer (a gate, an attention), and the values come from before.
-    """
-    last, felt = _last_parameters(model, batch, run)
-    return [*_with_gains(last, GAINS, batch, run), *_with_gains(felt, GAINS_OF_ALL, batch, run)]
-
-
-def _with_gains(
-    parameters: list[torch.Tensor], gains: tuple[float, ...], batch: Batch, run: Run
-) -> list[torch.Tensor | None]:
+def _with_gains(parameters: list[torch.Tensor], gains: tuple[float, ...], batch: Batch, run: Run) -> list[torch.Tensor]:
+    """Give the outputs with these parameters scaled; they are put back after."""
     before = [parameter.detach().clone() for parameter in parameters]
-    outputs: list[torch.Tensor | None] = []
+    outputs: list[torch.Tensor] = []
     for gain in gains if parameters else ():
         with torch.no_grad():
             for parameter, value in zip(parameters, before, strict=True):
                 parameter.copy_(_scaled(value, gain))
             output = run(batch)
-        outputs.append(output.double() if output is not None else None)
+        outputs += [output.double()] if output is not None else []
     with torch.no_grad():
         for parameter, value in zip(parameters, before, strict=True):
             parameter.copy_(value)

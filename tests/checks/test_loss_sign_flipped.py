@@ -1,0 +1,82 @@
+"""Patients that walk away from their targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.samples import cancer, digit_rows, seeded, split
+
+CHECK = "loss-sign-flipped"
+cross_entropy, mse = nn.functional.cross_entropy, nn.functional.mse_loss
+
+
+def net(*last: nn.Module, inputs: int = 64, outputs: int = 10) -> nn.Sequential:
+    """Give a small network."""
+    return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs), *last)
+
+
+def numbers() -> Any:
+    """Give rows with a number to predict."""
+    rows = torch.randn(512, 8, generator=seeded())
+    return split(rows, rows[:, :1] - rows[:, 1:2])[0]
+
+
+@patient(CHECK, where="loss_fn")
+def likelihood_is_minimised() -> dict[str, Any]:
+    """The minus of the negative log-likelihood was forgotten."""
+    loss = lambda out, y: out.log_softmax(1).gather(1, y[:, None]).mean()  # noqa: E731
+    return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
+
+
+@patient(CHECK, where="compute_loss")
+def one_minus_too_many() -> dict[str, Any]:
+    """A squared error with a minus in front, computed by the user's function."""
+    return {
+        "model": net(inputs=8, outputs=1),
+        "loader": numbers(),
+        "compute_loss": lambda model, batch, _: -mse(model(batch[0]), batch[1]),
+    }
+
+
+@patient(CHECK, where="loss_fn")
+def binary_reward() -> dict[str, Any]:
+    """The logarithm of the probability of the truth, handed over as it is."""
+    loss = lambda out, y: -nn.functional.binary_cross_entropy(out, y)  # noqa: E731
+    return {"model": net(nn.Sigmoid(), inputs=30, outputs=1), "loader": split(*cancer())[0], "loss_fn": loss}
+
+
+@patient(CHECK, where="loss_fn")
+def absolute_error_is_maximised() -> dict[str, Any]:
+    """An absolute error, negated."""
+    loss = lambda out, y: -nn.functional.l1_loss(out, y)  # noqa: E731
+    return {"model": net(inputs=8, outputs=1), "loader": numbers(), "loss_fn": loss}
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(),
+        lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean(),
+        lambda out, y: -out.softmax(1).gather(1, y[:, None]).mean(),
+        lambda out, y: cross_entropy(out, y) - 5,
+        lambda out, y: cross_entropy(out, y) - 0.1 * (-out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
+        lambda out, y: (cross_entropy(out, y, reduction="none") * torch.randn(len(y))).mean(),
+    ],
+)
+def test_right_signs(loss: Any) -> None:
+    """Negative losses, entropy bonuses and rewards of both signs are legitimate."""
+    assert not nbdebug.diagnose(net(), split(*digit_rows())[0], loss, checks=[CHECK], progress=False).findings
+
+
+def test_cosine_similarity() -> None:
+    """A similarity is maximised by its negative."""
+    rows, _ = digit_rows()
+    loss = lambda out, y: -nn.functional.cosine_similarity(out, y).mean()  # noqa: E731
+    model = net(outputs=64)
+    assert not nbdebug.diagnose(model, split(rows, rows)[0], loss, checks=[CHECK], progress=False).findings

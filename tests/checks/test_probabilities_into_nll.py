@@ -1,0 +1,68 @@
+"""Patients whose likelihood gets no log-probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.samples import digit_images, digit_rows, split
+
+CHECK = "probabilities-into-nll"
+
+
+def mlp(*last: nn.Module) -> nn.Sequential:
+    """Give a small network on digits."""
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10), *last)
+
+
+@patient(CHECK, where="3")
+def probabilities_into_nll() -> dict[str, Any]:
+    """The logarithm was forgotten."""
+    return {"model": mlp(nn.Softmax(1)), "loader": split(*digit_rows())[0], "loss_fn": nn.NLLLoss()}
+
+
+@patient(CHECK, where="2")
+def scores_into_nll() -> dict[str, Any]:
+    """The softmax was forgotten as well, and the classes are weighted."""
+    return {
+        "model": mlp(),
+        "loader": split(*digit_rows())[0],
+        "loss_fn": nn.NLLLoss(weight=torch.linspace(1, 2, 10), reduction="sum"),
+    }
+
+
+@patient(CHECK, where="2")
+def pixel_scores_into_nll() -> dict[str, Any]:
+    """Segmentation with raw scores."""
+    images, _ = digit_images()
+    model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    return {"model": model, "loader": split(images, (images[:, 0] > 0.5).long())[0], "loss_fn": nn.NLLLoss()}
+
+
+@patient(CHECK, where="3")
+def probabilities_into_divergence() -> dict[str, Any]:
+    """KLDivLoss wants the logarithm of what it compares."""
+    rows, labels = digit_rows()
+    soft = nn.functional.one_hot(labels, 10) * 0.9 + 0.01
+    loss = nn.KLDivLoss(reduction="batchmean")
+    return {"model": mlp(nn.Softmax(1)), "loader": split(rows, soft)[0], "loss_fn": loss}
+
+
+def status(model: nn.Module, loss: Any) -> str:
+    """Diagnose with this check only."""
+    report = nbdebug.diagnose(model, split(*digit_rows())[0], loss, checks=[CHECK], progress=False)
+    return report.result(CHECK).status
+
+
+def test_log_softmax_is_right() -> None:
+    """Log-probabilities are what NLLLoss wants, whoever computes them."""
+    assert status(mlp(nn.LogSoftmax(1)), nn.NLLLoss()) == "clean"
+
+
+def test_log_softmax_in_the_loss_is_right() -> None:
+    """A loss that takes the log-softmax itself is a cross-entropy."""
+    assert status(mlp(), lambda out, y: nn.functional.nll_loss(out.log_softmax(1), y)) == "skipped"
