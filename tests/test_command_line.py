@@ -19,7 +19,8 @@ from torch import nn
 def healthy():
     torch.manual_seed(0)
     x = torch.randn(64, 8)
-    return {"model": nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)), "loader": [(x, x.sum(1, keepdim=True))],
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    return {"model": model, "loader": [(x, x.sum(1, keepdim=True))],
             "loss_fn": nn.MSELoss()}
 
 def broken():
