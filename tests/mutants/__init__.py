@@ -73,8 +73,11 @@ def all_faults() -> list[Fault]:
     return FAULTS
 
 
-def all_mutants(each: int | None = None) -> Iterator[Mutant]:
-    """Give every fault in every set-up that it fits, or in so many set-ups each, spread over the whole zoo."""
+def all_mutants(each: int | None = None, only: str = "") -> Iterator[Mutant]:
+    """Give every fault in every set-up that it fits, or in so many set-ups each, spread over the whole zoo.
+
+    `only` keeps those whose name holds this text.
+    """
     for kind in all_faults():
         found = 0
         hosts = sorted(all_healthy(), key=lambda host: zlib.crc32(f"{kind.kind}@{host.name}".encode()))
@@ -82,7 +85,7 @@ def all_mutants(each: int | None = None) -> Iterator[Mutant]:
             mutant = Mutant(kind, host)
             if each is not None and found >= each:
                 break
-            if _fits(mutant):
+            if only in f"mutant:{mutant.name}" and _fits(mutant):
                 found += 1
                 yield mutant
 

@@ -12,7 +12,6 @@ from tests.clinic import healthy
 from tests.zoo.images import convolutional
 from tests.zoo.samples import Loaders, digit_images, digit_rows, setup, split
 
-
 TRAINED: dict[Any, dict[str, Any]] = {}
 
 

@@ -1,0 +1,1 @@
+"""Measurements that take longer than tests: run them from the root of the project with `python -m`."""

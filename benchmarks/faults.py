@@ -1,0 +1,211 @@
+"""The fault benchmark: how many faults are found, how well they are named, and how often nothing is called something.
+
+It runs `nbdebug.diagnose` on every patient of every check, on mutants (healthy set-ups of the zoo with one fault put
+in) and on the healthy set-ups themselves, and prints what came of it. From the root of the project:
+
+    python -m benchmarks.faults --quick
+    python -m benchmarks.faults --each 4 --seeds 5 --markdown docs/benchmark.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from benchmarks.tables import as_markdown, as_text
+
+SECONDS = 120.0  # for one run; what is not found by then counts as missed
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: what kind it is, which fault and host, and the seed."""
+
+    group: str
+    fault: str
+    host: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one run."""
+
+    group: str
+    fault: str
+    host: str
+    seed: int
+    accepted: tuple[str, ...] = ()
+    places: tuple[str, ...] | None = None
+    findings: tuple[tuple[str, str, str, str], ...] = ()  # check, severity, where, says; the likeliest cause first
+    crashed: tuple[str, ...] = ()
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """The fault and where it was put."""
+        return f"{self.fault}@{self.host}" if self.fault else self.host
+
+    @property
+    def alarms(self) -> list[tuple[str, str, str, str]]:
+        """The findings that claim that something is wrong."""
+        return [finding for finding in self.findings if finding[1] != "note"]
+
+    @property
+    def detected(self) -> bool:
+        """Whether a check that names the root cause raised an alarm."""
+        return any(check in self.accepted for check, *_ in self.alarms)
+
+    def within(self, rank: int) -> bool:
+        """Whether the root cause is among the first so many findings."""
+        return any(check in self.accepted for check, *_ in self.alarms[:rank])
+
+    @property
+    def placed(self) -> bool | None:
+        """Whether the right place was named; None where there is none to name."""
+        if self.places is None:
+            return None
+        named = [where for check, _, where, _ in self.alarms if check in self.accepted]
+        return any(_meets(where, place) for where in named for place in self.places)
+
+
+def _meets(where: str, place: str) -> bool:
+    """Whether a module, or a parameter or part of it, is the one that was meant."""
+    return where == place or where.startswith((f"{place}.", f"{place}["))
+
+
+def run(job: Job) -> Outcome:
+    """Run one job in this process."""
+    import torch
+
+    import nbdebug
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    started = time.perf_counter()
+    try:
+        setup, accepted, places = _made(job)
+        report = nbdebug.diagnose(**setup, progress=False, time_limit=SECONDS)
+    except Exception as error:
+        return Outcome(**asdict(job), error=f"{type(error).__name__}: {error}"[:300])
+    return Outcome(
+        **asdict(job),
+        accepted=accepted,
+        places=places,
+        findings=tuple((f.check, f.severity, f.where, f.says) for f in report.findings),
+        crashed=tuple(f"{r.check}: {r.reason}" for r in report.results if r.status == "crashed"),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | None]:
+    """Give the set-up of a job, the checks that name its fault, and the places."""
+    import torch
+
+    from tests.clinic import all_healthy, all_patients
+    from tests.mutants import Mutant, all_faults
+
+    if job.group == "mutant":
+        host = next(healthy for healthy in all_healthy() if healthy.name == job.host)
+        fault = next(fault for fault in all_faults() if fault.kind == job.fault)
+        setup, places = Mutant(fault, host).make(job.seed)
+        return setup, fault.accepted, places
+    torch.manual_seed(job.seed)
+    if job.group == "healthy":
+        return next(healthy for healthy in all_healthy() if healthy.name == job.host).make(), (), None
+    patient = next(p for p in all_patients() if (p.check, p.name) == (job.fault, job.host))
+    where = (patient.where,) if isinstance(patient.where, str) else patient.where
+    return patient.make(), (patient.check,), where
+
+
+def jobs(options: argparse.Namespace) -> list[Job]:
+    """List what there is to run."""
+    from tests.clinic import all_healthy, all_patients
+    from tests.mutants import all_mutants
+
+    found: list[Job] = []
+    groups = options.groups
+    if "patient" in groups:
+        found += [Job("patient", p.check, p.name, 0) for p in all_patients()]
+    if "healthy" in groups:
+        found += [Job("healthy", "", h.name, seed) for seed in range(options.seeds) for h in all_healthy()]
+    if "mutant" in groups:
+        kinds = [f"{m.fault.kind}@{m.host.name}" for m in all_mutants(options.each, options.only)]
+        found += [Job("mutant", *kind.split("@"), seed) for kind in kinds for seed in range(options.mutant_seeds)]
+    return [job for job in found if options.only in f"{job.group}:{job.fault}@{job.host}"]
+
+
+def run_all(todo: list[Job], workers: int) -> Iterable[Outcome]:
+    """Run the jobs, in other processes where more than one is asked for."""
+    if workers == 1:
+        yield from map(run, todo)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(run, todo, chunksize=4)
+
+
+def options_from(arguments: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="one mutant of each kind, one seed")
+    parser.add_argument("--each", type=int, default=4, help="how many set-ups each fault is put into (0: all it fits)")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of each healthy set-up")
+    parser.add_argument("--mutant-seeds", type=int, default=1, help="seeds of each mutant")
+    parser.add_argument("--groups", nargs="+", default=["patient", "healthy", "mutant"], help="what to run")
+    parser.add_argument("--only", default="", help="only runs whose name (group:fault@host) holds this text")
+    parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
+    parser.add_argument("--json", type=Path, help="write every outcome here, one a line, as it comes")
+    parser.add_argument("--read", type=Path, nargs="+", help="run nothing: make the tables from what --json wrote")
+    parser.add_argument("--markdown", type=Path, help="write the tables here")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.each, options.seeds = 1, 1
+    options.each = options.each or None
+    return options
+
+
+def read(paths: list[Path]) -> list[Outcome]:
+    """Read outcomes back; a later line about the same run replaces an earlier one."""
+    found: dict[tuple[Any, ...], Outcome] = {}
+    for line in (line for path in paths for line in path.read_text().splitlines()):
+        data = json.loads(line)
+        places = tuple(data.pop("places")) if data["places"] is not None else data.pop("places")
+        findings = tuple(tuple(finding) for finding in data.pop("findings"))
+        outcome = Outcome(**data, places=places, findings=findings)
+        found[outcome.group, outcome.fault, outcome.host, outcome.seed] = outcome
+    return list(found.values())
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmark and print its tables."""
+    options = options_from(arguments)
+    outcomes = read(options.read) if options.read else []
+    if not options.read:
+        todo = jobs(options)
+        for number, outcome in enumerate(run_all(todo, options.workers), 1):
+            outcomes.append(outcome)
+            print(f"\r{number} of {len(todo)}: {outcome.name[:70]:70}", end="", file=sys.stderr, flush=True)
+            if options.json:
+                with options.json.open("a") as file:
+                    file.write(json.dumps(asdict(outcome)) + "\n")
+        print(file=sys.stderr)
+    print(as_text(outcomes))
+    if options.markdown:
+        options.markdown.write_text(as_markdown(outcomes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
