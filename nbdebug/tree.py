@@ -71,6 +71,12 @@ TREE: tuple[Stage, ...] = (
                 ),
             ),
             Step(
+                "targets",
+                "Are the targets what the loss takes them for?",
+                "A loss compares whatever it is given, in whatever shape it comes.",
+                ("target-shape-mismatch", "invalid-labels", "constant-targets", "unscaled-targets"),
+            ),
+            Step(
                 "amount",
                 "Is there enough data, of every class?",
                 "What is rare in the data is rare in the loss, and is learned last or never.",

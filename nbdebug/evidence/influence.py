@@ -48,6 +48,7 @@ class BatchSizes:
     failures: tuple[SizeFailure, ...]
     meets_others: bool  # whether the loaders give batches of another size as well
     batches: int | None  # how many batches the loader has
+    sure: bool = True  # whether the first dimension is surely that of the samples
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
@@ -23,8 +25,21 @@ TELLS = 1e-4  # relative change of an untouched sample that no rounding explains
 def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
     """Replace one sample of a batch and compare what the others get, in eval mode, module by module."""
     require_run(trial)
+    samples = samples_of(twin)
+    found = _mixing(twin, samples)
+    if samples.sure or found.influence <= TELLS:
+        return found
+    width = next((t.shape[1] for t in samples.batch.inputs.values() if t.dim() > 1), 0)
+    try:  # mixed also when the second dimension is taken for the samples: then it is wrong in either reading
+        either = _mixing(twin, Samples(samples.batch, 1, int(width), False)).influence > TELLS
+    except NotApplicable:
+        either = False
+    return replace(found, sure=either)
+
+
+def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
     with twin.mode(training=False), torch.no_grad():
-        samples, reference, whole = _reference(twin, samples_of(twin))
+        samples, reference, whole = _reference(twin, samples)
         if reference.predicted is None:
             raise NotApplicable("the model returns no tensor")
         if samples.count < 3:

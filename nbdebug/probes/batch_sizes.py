@@ -46,12 +46,12 @@ def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
     others = _other_sizes(twin.subject.feed, own)
     if twin.subject.val_feed is not None:
         others = others or _other_sizes(twin.subject.val_feed, own)
-    return BatchSizes(own, tuple(sizes), tuple(failures), others, twin.subject.feed.batch_count)
+    return BatchSizes(own, tuple(sizes), tuple(failures), others, twin.subject.feed.batch_count, samples.sure)
 
 
 def _refuse_other_layouts(samples: Samples) -> None:
     """Leave batches alone that cannot be cut along the first dimension of all their tensors."""
-    if samples.axis != 0 or not samples.sure:
+    if samples.axis != 0:
         raise NotApplicable("the samples are not in the first dimension, so no batch of another size can be cut out")
     if samples.count < 2:
         raise NotApplicable("a batch of one sample has no other sizes to be cut to")

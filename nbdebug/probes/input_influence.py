@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbdebug.control import Control
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence import IgnoredPart, InputInfluence, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
@@ -18,7 +18,7 @@ from nbdebug.subject.drawing import seed_all
 from nbdebug.twin import Twin
 from nbdebug.twin.layout import relative_change
 from nbdebug.twin.locate import SEED, jittered
-from nbdebug.twin.samples import Samples, runnable, samples_of, several_batches
+from nbdebug.twin.samples import runnable, samples_of, several_batches
 from nbdebug.twin.taps import tensors_in
 
 __all__ = ["input_influence"]
@@ -27,6 +27,8 @@ BATCHES = 3
 SAMPLES = 32
 AT_ONCE = 16  # candidates that are tried one by one when all of them together have an influence
 
+PASSES = ((False, 0), (True, 0), (True, 1), (True, 2))  # mode and luck: training may flip coins about its inputs
+
 Outputs = list[torch.Tensor]
 
 
@@ -34,6 +36,7 @@ Outputs = list[torch.Tensor]
 def input_influence(twin: Twin, trial: TrialRun, control: Control) -> InputInfluence:
     """Exchange one input, or one column of it, between the samples and see whether anything changes."""
     require_run(trial)
+    twin.ready_to_train()
     jittered(twin.model)  # what begins at zero on purpose lets influence through after one step
     laboratory = _Laboratory(twin, control)
     tested, untested, ignored = list[str](), list[str](), list[IgnoredPart]()
@@ -62,12 +65,25 @@ class _Laboratory:
 
     def __init__(self, twin: Twin, control: Control) -> None:
         self.twin, self.control = twin, control
-        found = [samples_of(twin, batch) for batch in several_batches(twin, BATCHES)]
-        self.batches = [runnable(samples, SAMPLES, twin.run) for samples in found if samples.count > 1]
+        drawn = [samples_of(twin, batch) for batch in several_batches(twin, BATCHES)]
+        self.batches = [runnable(samples, SAMPLES, twin.run) for samples in drawn if samples.count > 1]
         if not self.batches:
             raise NotApplicable("a batch of one sample leaves nothing to exchange with")
         self._buffers = [(buffer, buffer.clone()) for buffer in twin.model.buffers()]
-        self._known: dict[tuple[int, bool], tuple[Outputs, float]] = {}
+        self._known: dict[tuple[int, int, bool], tuple[Outputs, float]] = {}
+        self._passes = [(training, luck) for training, luck in PASSES if self._runs(training)]
+        if not self._passes:
+            raise NotApplicable("the model does not run on a part of its batch")
+
+    def _runs(self, training: bool) -> bool:
+        """Whether there is a loss in this mode; some models give something else in eval mode."""
+        try:
+            self._run(self.batches[0].batch, training, 0)
+            return True
+        except (Cancelled, OutOfTime):
+            raise
+        except Exception:
+            return False
 
     @property
     def names(self) -> list[str]:
@@ -88,12 +104,12 @@ class _Laboratory:
 
     def responds(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> bool:
         """Whether outputs or loss change with this change of the inputs, in any batch and either mode."""
-        for training in (False, True):
+        for training, luck in self._passes:
             for index, samples in enumerate(self.batches):
                 self.control.poll()
-                reference, noise = self._reference(index, samples, training)
+                reference, noise = self._reference(index, luck, training)
                 try:
-                    outputs = self._run(samples.map(change), training)
+                    outputs = self._run(samples.map(change), training, 10 * luck + index)
                 except NbdebugError:
                     raise
                 except Exception:
@@ -105,11 +121,13 @@ class _Laboratory:
     def slopes(self, name: str) -> list[torch.Tensor] | None:
         """Give the absolute gradient of everything by this input for each batch; None where there is none."""
         found = []
-        for training in (False, True):
-            for samples in self.batches:
+        for training, luck in self._passes:
+            for index, samples in enumerate(self.batches):
                 held = samples.batch.map_inputs(lambda n, t: t.detach().requires_grad_(n == name and _is_real(t)))
                 try:
-                    total = sum((t * torch.randn_like(t)).sum() for t in self._run(held, training, graph=True))
+                    total = sum(
+                        (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
+                    )
                     (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
                 except NbdebugError:
                     raise
@@ -121,15 +139,16 @@ class _Laboratory:
                 found.append((slope if slope is not None else empty).abs().movedim(samples.axis, 0))
         return found
 
-    def _reference(self, index: int, samples: Samples, training: bool) -> tuple[Outputs, float]:
-        if (index, training) not in self._known:
-            first, again = self._run(samples.batch, training), self._run(samples.batch, training)
-            self._known[index, training] = first, _distance(first, again)
-        return self._known[index, training]
+    def _reference(self, index: int, luck: int, training: bool) -> tuple[Outputs, float]:
+        if (index, luck, training) not in self._known:
+            batch, seed = self.batches[index].batch, 10 * luck + index
+            first, again = self._run(batch, training, seed), self._run(batch, training, seed)
+            self._known[index, luck, training] = first, _distance(first, again)
+        return self._known[index, luck, training]
 
-    def _run(self, batch: Batch, training: bool, graph: bool = False) -> Outputs:
-        """Run model and loss with the same luck; without a graph, running statistics are put back at once."""
-        seed_all(SEED)
+    def _run(self, batch: Batch, training: bool, seed: int, graph: bool = False) -> Outputs:
+        """Run model and loss with the given luck; without a graph, running statistics are put back at once."""
+        seed_all(SEED + seed)
         with self.twin.mode(training), torch.set_grad_enabled(graph):
             outcome = self.twin.run(batch)
         if not graph:
@@ -164,6 +183,8 @@ def _ignored_parts(laboratory: _Laboratory, name: str, windowed: bool) -> list[I
         elif len(indices) > 2 * AT_ONCE:
             indices = indices[:: len(indices) // (2 * AT_ONCE) + 1]
         silent = _silent(laboratory, name, axis, indices, together=slopes is not None)
+        if silent and not _is_real(tensors[0]) and _is_end(silent, length):
+            part = "step"  # the last token that a decoder is given is followed by nothing
         if silent:
             found.append(IgnoredPart(name, part, tuple(silent), length))
     return found
@@ -194,6 +215,12 @@ def _silent(laboratory: _Laboratory, name: str, axis: int, indices: list[int], t
     if together and not laboratory.responds(exchange(indices)):
         return indices
     return [i for i in (indices[:AT_ONCE] if together else indices) if not laboratory.responds(exchange([i]))]
+
+
+def _is_end(indices: list[int], length: int) -> bool:
+    """Whether these are the first or the last few of all."""
+    count = len(indices)
+    return indices in (list(range(count)), list(range(length - count, length)))
 
 
 def _differs(part: torch.Tensor) -> bool:

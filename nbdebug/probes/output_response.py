@@ -27,9 +27,9 @@ def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
     require_run(trial)
     samples = samples_of(twin)
     with twin.mode(training=False), torch.no_grad():
-        samples = runnable(samples, SAMPLES, twin.run)
-        others = _others(twin, samples)
         whole = _needs_loss(twin, samples.batch)
+        samples = runnable(samples, SAMPLES, twin.run if whole else twin.forward)
+        others = _others(twin, samples)
         pair = _pair(twin, samples.batch, others, whole)
         response, shaken = _response(pair), False
         if response <= NOTHING:
@@ -93,8 +93,10 @@ def _pair(twin: Twin, batch: Batch, others: list[Batch], whole: bool) -> list[Re
             continue  # inputs that are too strange for the model say nothing
     if len(recordings) < 2:
         raise NotApplicable("there are no other inputs of the same shape to compare with")
-    if not recordings[0].outputs or any(is_bad(t) for r in recordings for t in r.outputs):
-        raise NotApplicable("the model gives no tensor, or one that is not finite")
+    if any(is_bad(t) == "NaN" for r in recordings for t in r.outputs):
+        raise NotApplicable("the outputs hold NaN; see non-finite-forward")
+    if not any(t.is_floating_point() or t.is_complex() for t in recordings[0].outputs):
+        raise NotApplicable("the outputs are no real numbers")
     return recordings
 
 

@@ -70,6 +70,7 @@ def _change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
     return (torch.view_as_real(tensor.resolve_conj()).sum(-1) if tensor.is_complex() else tensor).double()
 
 

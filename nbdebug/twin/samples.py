@@ -109,8 +109,23 @@ def samples_of(twin: Twin, batch: Batch | None = None) -> Samples:
         first = int(target.shape[0])
         if all(t.dim() > 1 and t.shape[1] == first for t in tensors):
             return Samples(batch, 1, first, False)
-    paired = isinstance(target, torch.Tensor) and target.dim() > 1 and target.shape[:2] == tensors[0].shape[:2]
-    return Samples(batch, 0, batch.size, not paired)
+    if not isinstance(target, torch.Tensor) or target.dim() < 2 or target.shape[:2] != tensors[0].shape[:2]:
+        return Samples(batch, 0, batch.size, True)
+    time = _shifted_axis(tensors[0], target)
+    if time == 0:
+        return Samples(batch, 1, int(tensors[0].shape[1]), True)
+    return Samples(batch, 0, batch.size, time == 1)
+
+
+def _shifted_axis(tensor: torch.Tensor, target: torch.Tensor) -> int | None:
+    """Give the dimension along which the target is the next step of the input, which is time then."""
+    for axis in (1, 0):
+        length = tensor.shape[axis]
+        if tensor.shape == target.shape and length > 3:
+            same = tensor.narrow(axis, 1, length - 1) == target.narrow(axis, 0, length - 1)
+            if float(same.double().mean()) > 0.9:
+                return axis
+    return None
 
 
 def _drawn_by_loader(subject: Subject) -> int | None:

@@ -64,8 +64,8 @@ def tapped(
     handles = []
     try:
         for path, module in paths_of(model).items():
-            if isinstance(module, torch.jit.ScriptModule) and module is not model:
-                continue  # code inside a scripted module does not call Python hooks
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # compiled code calls no hooks, and none can be registered
             if before is not None:
                 handles.append(module.register_forward_pre_hook(_before(path, before), with_kwargs=True))
             if after is not None:
