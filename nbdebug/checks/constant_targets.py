@@ -1,0 +1,61 @@
+"""Nothing to learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import LoaderSweep, TargetInfluence
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["constant_targets"]
+
+
+@check(explains=("labels-unrelated-to-inputs", "learns-without-inputs", "outputs-identical"))
+def constant_targets(
+    sweep: LoaderSweep,
+    use: TargetInfluence | None,
+    *,
+    least: int = 20,  # samples; fewer can be alike by chance
+) -> Iterator[Finding]:
+    """Every sample has the same target.
+
+    nbdebug compares the targets of samples from all over the data set. A target that the loss does not look at may be
+    anything.
+
+    Why it matters: a bias alone learns it. The loss falls to zero, the accuracy is perfect, and the model knows
+    nothing.
+
+    What to try: follow one label from its file into the batch; look for a filter that left one class, a column that was
+    overwritten, or a label that is computed before the data are read.
+    """
+    sweep.require(least)
+    if not sweep.targets:
+        raise NotApplicable("there is no target of its own")
+    influence = {u.name: u.influence for u in use.uses} if use is not None else {}
+    for part in sweep.targets:
+        if part.samples < least or part.bad:
+            continue
+        evidence = {"lowest": part.low, "highest": part.high, "samples": part.samples, "threshold": 0,
+                    "source": "37 reasons, 1"}  # fmt: skip
+        if not part.varies:
+            ignored = influence.get(part.name) == 0
+            yield Finding(
+                f"The target {part.name} never differs in {sweep.says}"
+                + (f": it is {part.low:g}." if part.low == part.high else ".")
+                + (" The loss does not look at it." if ignored else ""),
+                where=part.name,
+                severity="note" if ignored else "bug",
+                evidence=evidence,
+                remedies=(Remedy("Look at the labels.", "print([loader.dataset[i][1] for i in range(20)])"),),
+            )
+        elif part.constant_columns and len(part.shape) == 1 and part.width > 1:
+            named = ", ".join(str(c) for c in part.constant_columns[:8])
+            yield Finding(
+                f"{len(part.constant_columns)} of {part.width} columns of the target {part.name} never differ in "
+                f"{sweep.says}: {named}.",
+                where=f"{part.name}[:, {part.constant_columns[0]}]",
+                severity="note",
+                evidence={**evidence, "columns": list(part.constant_columns[:50])},
+            )

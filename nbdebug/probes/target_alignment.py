@@ -1,0 +1,126 @@
+"""Is each output compared with the target of its own sample?"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import TargetAlignment
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.subject.nest import Path
+from nbdebug.twin import Twin
+from nbdebug.twin.loss_box import LossBox, open_box
+
+__all__ = ["target_alignment"]
+
+Reshape = Callable[[torch.Tensor], torch.Tensor]
+SAMPLES = 12
+RESHAPES: dict[str, Reshape] = {
+    "target.unsqueeze(1)": lambda t: t.unsqueeze(1),
+    "target.unsqueeze(-1)": lambda t: t.unsqueeze(-1),
+    "target.squeeze(1)": lambda t: t.squeeze(1) if t.dim() > 1 else t,
+    "target.squeeze(-1)": lambda t: t.squeeze(-1) if t.dim() > 1 else t,
+}
+
+
+@probe
+def target_alignment(twin: Twin) -> TargetAlignment:
+    """Change the target of one sample, the outputs held fixed, and see at whose outputs the loss then pulls."""
+    batch = twin.batch().head(SAMPLES)
+    if len(batch.targets) != 1:
+        raise NotApplicable("the batch has no target of its own, or several")
+    (name, target), size = next(iter(batch.targets.items())), batch.size
+    if size < 3 or target.dim() == 0 or target.shape[0] != size or target.is_complex():
+        raise NotApplicable("the target has no rows of samples, or too few of them")
+    try:
+        with twin.mode(training=False):
+            box = open_box(twin, batch)
+        path, output = next((p, o) for p, o in box.heads.items() if o.shape[0] == size)
+    except StopIteration:
+        raise NotApplicable("the output has no rows of samples") from None
+    except Exception as error:
+        raise NotApplicable(f"the model gives no output to ask the loss about ({type(error).__name__})") from error
+    values = _outputs(output, target)
+    alignment = TargetAlignment(
+        name, tuple(output.shape), tuple(target.shape), _spill(box, path, values),
+        error=_error(box, path, values), warning=_warning(box), assumed=twin.loss_fn is None and box.place == "loss_fn",
+    )  # fmt: skip
+    if output.shape == target.shape or alignment.spill < 0.01:
+        return alignment
+    mended = {key: _spill(_reshaped(box, change), path, values) for key, change in _helpful(output, target).items()}
+    best = min(mended, key=lambda key: mended[key], default="")
+    return replace(alignment, reshape=best, mended=mended[best]) if best and mended[best] < 0.01 else alignment
+
+
+def _helpful(output: torch.Tensor, target: torch.Tensor) -> dict[str, Reshape]:
+    """Leave out reshapings that change nothing; where the sizes agree, the output's own shape comes first."""
+    found = {key: change for key, change in RESHAPES.items() if change(target).shape != target.shape}
+    if output.numel() == target.numel():
+        same = {key: change for key, change in found.items() if change(target).shape == output.shape}
+        return same or {"target.view_as(output)": lambda t: t.reshape(output.shape)}
+    return found
+
+
+def _outputs(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Make up outputs of the size of the targets that any loss accepts, probabilities included."""
+    values = 0.1 + 0.8 * torch.rand(output.shape, dtype=output.dtype, device=output.device)
+    if target.is_floating_point() and (float(target.min()) < 0 or float(target.max()) > 1):
+        return values * float(target.std().nan_to_num(1.0)) + float(target.mean())
+    return values
+
+
+def _spill(box: LossBox, path: Path, values: torch.Tensor) -> float:
+    """Give the share of the change of the gradient, when one target changes, that falls on other samples' outputs."""
+    target = next(iter(box.batch.targets.values()))
+    shares = []
+    for index, reach in ((0, 0.0), (len(target) // 2, 0.0), (0, 5.0)):
+        batches = _extremes(box.batch, target, index, reach)
+        gradients = [replace(box, batch=b).gradient(path, values)[1] for b in batches]
+        if any(g is None for g in gradients):
+            return float("nan")
+        change = (gradients[0] - gradients[1]).abs().reshape(len(values), -1).sum(1)  # type: ignore[operator]
+        if float(change.sum()) > 0:
+            shares.append(1 - float(change[index] / change.sum()))
+    return max(shares) if shares else float("nan")
+
+
+def _extremes(batch: Batch, target: torch.Tensor, index: int, reach: float) -> list[Batch]:
+    """Give two batches in which one sample has the lowest and the highest target there is, or one beyond."""
+    low, high = target.min(), target.max()
+    if target.is_floating_point() and (float(low) < 0 or float(high) > 1):
+        low, high = low - reach * (high - low), high + reach * (high - low)
+    changed = []
+    for value in (low, high):
+        new = target.clone()
+        new[index] = value
+        changed.append(batch.map_targets(lambda _, __, new=new: new))  # type: ignore[misc]
+    return changed
+
+
+def _reshaped(box: LossBox, change: Reshape) -> LossBox:
+    """Give the box with reshaped targets; the spill is then measured on them."""
+    return replace(box, batch=box.batch.map_targets(lambda _, t: change(t)))
+
+
+def _error(box: LossBox, path: Path, values: torch.Tensor) -> str:
+    try:
+        box.evaluate(box.output, box.batch)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _warning(box: LossBox) -> str:
+    """Give what PyTorch says about a target whose size is not that of the output."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            box.evaluate(box.output, box.batch)
+        except Exception:
+            return ""
+    return next((str(w.message).splitlines()[0] for w in said if "target size" in str(w.message)), "")
