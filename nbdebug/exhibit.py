@@ -56,11 +56,10 @@ class Lines(Exhibit):
     @classmethod
     def of_losses(cls, curves: Iterable[tuple[str, Sequence[float]]], title: str) -> Lines:
         """Draw losses over steps, on a logarithmic scale where they span orders of magnitude."""
-        curves = [(name, tuple(losses)) for name, losses in curves]
-        every = [loss for _, losses in curves for loss in losses if math.isfinite(loss)]
+        series = tuple((name, tuple(map(float, range(len(losses)))), tuple(losses)) for name, losses in curves)
+        every = [loss for _, _, losses in series for loss in losses if math.isfinite(loss)]
         spans = bool(every) and min(every) > 0 and max(every) > 100 * min(every)
-        steps = {name: tuple(float(step) for step in range(len(losses))) for name, losses in curves}
-        return cls(tuple((name, steps[name], losses) for name, losses in curves), title, log_y=spans)
+        return cls(series, title, log_y=spans)
 
 
 @dataclass(frozen=True)

@@ -24,5 +24,5 @@ def _numbers(group: dict[str, object]) -> dict[str, float]:
         if isinstance(value, tuple):
             numbers.update({f"{key}[{i}]": float(item) for i, item in enumerate(value)})
         elif hasattr(value, "__float__") and not isinstance(value, bool):
-            numbers[key] = float(value)  # type: ignore[arg-type]
+            numbers[key] = float(value)
     return numbers

@@ -111,7 +111,8 @@ class _Notes:
             tensor.register_hook(self._backward_begins)
             if tensor.grad_fn is not None:
                 token = _Token()
-                tensor.grad_fn.metadata["nbdebug"] = token
+                node: Any = tensor.grad_fn  # its `metadata` is a dict, whatever the stubs say
+                node.metadata["nbdebug"] = token
                 self._tokens.append(weakref.ref(token))
 
     def _backward_begins(self, gradient: torch.Tensor) -> None:
