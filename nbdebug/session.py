@@ -15,6 +15,7 @@ from nbdebug.journal import Event, Journal
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
+from nbdebug.twin.guard import generators_kept
 from nbdebug.twin.witness import Witness
 
 __all__ = ["Session"]
@@ -41,7 +42,8 @@ class Session:
         seed: int = 0,
     ) -> None:
         self.subject = subject
-        self.registry = known.load()
+        with generators_kept():  # the imports behind it draw random numbers
+            self.registry = known.load()
         self.control = control or Control()
         self.journal = Journal()
         self.control.on_progress = self._tell_progress

@@ -14,16 +14,19 @@ from torch import nn
 
 from nbdebug.subject.holdings import copy_generator, generators_in
 
-__all__ = ["careful_copy", "unfilled", "way_round"]
+__all__ = ["careful_copy"]
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _MOST_TRIES = 3
 
 
-def careful_copy(value: Any, memo: dict[int, Any], notes: list[str], name: str = "") -> Any:
+def careful_copy(
+    value: Any, memo: dict[int, Any], notes: list[str], name: str = "", *, stand_ins: type | tuple[type, ...] = object
+) -> Any:
     """Give a deep copy; what cannot be copied gets a stand-in, or is shared and named in the notes.
 
-    `memo` is filled as by `copy.deepcopy`. The original error is raised when there is no way round it.
+    `memo` is filled as by `copy.deepcopy`. The original error is raised when there is no way round it, or when the way
+    would need a stand-in for something of another type than those allowed.
     """
     for generator in generators_in(value):
         memo.setdefault(id(generator), copy_generator(generator))
@@ -33,7 +36,7 @@ def careful_copy(value: Any, memo: dict[int, Any], notes: list[str], name: str =
             _fill(trial)
             twin = copy.deepcopy(value, trial)
         except Exception:
-            if tries == _MOST_TRIES - 1 or not way_round(value, memo, notes, name):
+            if tries == _MOST_TRIES - 1 or not _way_round(value, memo, notes, name, stand_ins):
                 raise
             continue
         memo.update(trial)
@@ -41,13 +44,17 @@ def careful_copy(value: Any, memo: dict[int, Any], notes: list[str], name: str =
     raise AssertionError("unreachable")
 
 
-def way_round(value: Any, memo: dict[int, Any], notes: list[str], name: str = "") -> bool:
-    """Put a stand-in into the memo for each part that cannot be copied; say whether there was one."""
+def _way_round(
+    value: Any, memo: dict[int, Any], notes: list[str], name: str, stand_ins: type | tuple[type, ...]
+) -> bool:
+    """Put a stand-in into the memo for each part that cannot be copied; say whether that was possible."""
     pretend = dict(memo)
     for module in _modules_in(value):  # tensors need no trial, and a trial of each would hold them all again
         pretend.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
-    found = _uncopyable(value, pretend, name)
-    for place, part in found:
+    found = {id(part): (place, part) for place, part in _uncopyable(value, pretend, name, {})}
+    if not all(isinstance(part, stand_ins) for _, part in found.values()):
+        return False
+    for place, part in found.values():
         stand_in = _stand_in(part)
         memo[id(part)] = stand_in
         if stand_in is part and not isinstance(part, types.ModuleType):
@@ -57,7 +64,7 @@ def way_round(value: Any, memo: dict[int, Any], notes: list[str], name: str = ""
     return bool(found)
 
 
-class unfilled:
+class _Unfilled:
     """Marks in a memo a module whose own `__deepcopy__` fails, and which is rebuilt attribute by attribute."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -66,28 +73,34 @@ class unfilled:
 
 def _fill(trial: dict[int, Any]) -> None:
     """Rebuild the marked modules without calling their own way of copying."""
-    marked = [mark.module for mark in list(trial.values()) if isinstance(mark, unfilled)]
+    marked = [mark.module for mark in list(trial.values()) if isinstance(mark, _Unfilled)]
     for module in marked:
         trial[id(module)] = type(module).__new__(type(module))
     for module in marked:
         trial[id(module)].__dict__.update(copy.deepcopy(dict(vars(module)), trial))
 
 
-def _uncopyable(value: Any, memo: dict[int, Any], name: str) -> list[tuple[str, Any]]:
-    """Find the smallest parts that fail by themselves."""
-    if id(value) in memo:
-        return []
+_Places = list[tuple[str, Any]]
+
+
+def _uncopyable(value: Any, memo: dict[int, Any], name: str, asked: dict[int, _Places]) -> _Places:
+    """Find the smallest parts that fail by themselves; `asked` keeps the answers, because parts are shared."""
+    if id(value) in memo or id(value) in asked:
+        return asked.get(id(value), [])
+    asked[id(value)] = []
     try:
         copy.deepcopy(value, dict(memo))
         return []
     except Exception:
         within = {**memo, id(value): value}  # a part may point back; then it must not fail for its owner
-    found = [bad for step, part in _parts(value) for bad in _uncopyable(part, within, f"{name}{step}")]
-    return list({id(part): (place, part) for place, part in found}.values()) or [(name, value)]
+    parts = _parts(value)
+    found = [bad for step, part in parts for bad in _uncopyable(part, within, f"{name}{step}", asked)]
+    asked[id(value)] = found or [(name, value)]
+    return asked[id(value)]
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
         return []
     if isinstance(value, dict):
         return [(f"[{key!r}]" if isinstance(key, str) else "[…]", part) for key, part in value.items()]
@@ -117,7 +130,7 @@ def _stand_in(part: Any) -> Any:
     if isinstance(part, io.IOBase):
         return _other_file(part)
     if isinstance(part, nn.Module) and not isinstance(part, torch.jit.ScriptModule):
-        return unfilled(part)
+        return _Unfilled(part)
     return part
 
 

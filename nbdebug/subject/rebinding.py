@@ -8,10 +8,10 @@ and its defaults are looked through, and every object in them that has a state i
 from __future__ import annotations
 
 import collections
-import copy
 import dis
 import types
 import weakref
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from nbdebug.subject.copies import careful_copy
-from nbdebug.subject.holdings import GENERATORS, copy_generator, generators_in, holdings_of
+from nbdebug.subject.holdings import GENERATORS, holdings_of
 from nbdebug.subject.provenance import is_users_class, is_users_function, methods_of, names_used
 
 __all__ = ["Rebinder"]
@@ -44,13 +44,12 @@ class Rebinder:
         self._cells: dict[int, Any] = {}
         self._overrides: dict[type, dict[str, Any]] = {}
         self._reached: list[str] = []
-        self._changed = False
 
     def rebound(self, function: Any) -> tuple[Any, list[str]]:
         """Give the function with live objects exchanged, and the names of the user's things that it reached for."""
-        self._reached, self._changed = [], False
+        self._reached = []
         twin = self.exchanged("", function)
-        return (twin if self._changed else function), sorted(set(self._reached))
+        return twin, sorted(set(self._reached))
 
     def exchanged(self, name: str, value: Any, depth: int = _DEEP) -> Any:
         """Give what a function on the copy may have under this name."""
@@ -59,13 +58,14 @@ class Rebinder:
         if id(value) in self.memo:
             if id(value) in self._live and self.memo[id(value)] is not value:
                 self._reached.append(name)
-            self._changed = self._changed or self.memo[id(value)] is not value
             return self.memo[id(value)]
         if isinstance(value, types.FunctionType):
             return self._function(value, depth)
         if isinstance(value, types.MethodType):
             owner = self.exchanged(name or value.__name__, value.__self__, depth)
-            return types.MethodType(self.exchanged("", value.__func__, depth), owner)
+            function = self.exchanged("", value.__func__, depth)
+            is_same = owner is value.__self__ and function is value.__func__
+            return value if is_same else types.MethodType(function, owner)
         if isinstance(value, partial):
             return self._partial(value, depth)
         if isinstance(value, weakref.ref):
@@ -102,7 +102,22 @@ class Rebinder:
         twin.__kwdefaults__ = {name: self.exchanged(name, value, depth - 1) for name, value in kept.items()} or None
         twin.__dict__.update(live.__dict__)
         twin.__module__, twin.__qualname__, twin.__doc__ = live.__module__, live.__qualname__, live.__doc__
-        return twin
+        if not self._differs(live, twin):
+            self.memo[id(live)] = live
+        return self.memo[id(live)]
+
+    def _differs(self, live: types.FunctionType, twin: types.FunctionType) -> bool:
+        """Whether a function could reach or change something live, so that its twin is needed."""
+        if _writes_outside(live.__code__):
+            return True
+        before, after = live.__globals__, twin.__globals__
+        pairs = [(before[name], after[name]) for name in names_used(live.__code__) if name in before]
+        for old, new in zip(live.__closure__ or (), twin.__closure__ or (), strict=True):
+            with suppress(ValueError):  # a cell that is not filled
+                pairs.append((old.cell_contents, new.cell_contents))
+        pairs.extend(zip(live.__defaults__ or (), twin.__defaults__ or (), strict=True))
+        pairs.extend((value, (twin.__kwdefaults__ or {})[name]) for name, value in (live.__kwdefaults__ or {}).items())
+        return any(old is not new and not (old is live and new is twin) for old, new in pairs)
 
     def _cell(self, old: Any) -> tuple[Any, bool]:
         """Give the new cell for an old one; functions that shared one go on sharing one."""
@@ -129,10 +144,6 @@ class Rebinder:
             if name in space and (id(space), name) not in self._looked_up:
                 self._looked_up.add((id(space), name))
                 self._spaces[id(space)][name] = self.exchanged(name, space[name], depth - 1)
-            if name in space and self._spaces[id(space)][name] is not space[name]:
-                self._changed = True
-        if _writes_globals(live.__code__):
-            self._changed = True
 
     def _defaults(self, values: tuple[Any, ...] | None, depth: int) -> tuple[Any, ...] | None:
         return None if values is None else tuple(self.exchanged("", value, depth - 1) for value in values)
@@ -141,7 +152,9 @@ class Rebinder:
         function = self.exchanged("", value.func, depth - 1) if depth else value.func
         args = [self.exchanged("", part, depth - 1) for part in value.args]
         keywords = {name: self.exchanged(name, part, depth - 1) for name, part in value.keywords.items()}
-        return partial(function, *args, **keywords)
+        old, new = (value.func, *value.args, *value.keywords.values()), (function, *args, *keywords.values())
+        is_same = all(a is b for a, b in zip(old, new, strict=True))
+        return value if is_same else partial(function, *args, **keywords)
 
     def _reference(self, value: weakref.ref[Any]) -> Any:
         twin = self.memo.get(id(value()))
@@ -157,8 +170,9 @@ class Rebinder:
             return value
         try:
             memo = dict(self.memo)
-            is_module = isinstance(value, nn.Module)
-            twin = careful_copy(value, memo, self.notes, name) if is_module else _plain_copy(value, memo)
+            # Half a progress bar or log writer would hang where a whole one would not: only a network is patched up.
+            allowed = object if isinstance(value, nn.Module) else (torch.Tensor, torch.Generator)
+            twin = careful_copy(value, memo, self.notes, name, stand_ins=allowed)
         except Exception:
             self.notes.append(
                 f"Your {name} ({type(value).__name__}) cannot be copied; what the experiments do with it stays."
@@ -167,14 +181,7 @@ class Rebinder:
         self.memo.update(memo)
         self.memo[id(value)] = twin
         self._twins.add(id(twin))
-        self._changed = self._changed or twin is not value
         return twin
-
-
-def _plain_copy(value: Any, memo: dict[int, Any]) -> Any:
-    """Copy without a way round: half a progress bar or log writer would hang where a whole one would not."""
-    memo.update({id(g): copy_generator(g) for g in generators_in(value) if id(g) not in memo})
-    return copy.deepcopy(value, memo)
 
 
 def _says(label: str, names: list[str]) -> str:
@@ -201,5 +208,11 @@ def _has_state(value: Any) -> bool:
     return kind.__module__.split(".")[0] == "torch" or is_users_class(kind)
 
 
-def _writes_globals(code: types.CodeType) -> bool:
-    return any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+def _writes_outside(code: types.CodeType) -> bool:
+    """Whether a function rebinds a name that is not its own: `global` or `nonlocal`."""
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            return True
+        if step.opname == "STORE_DEREF" and step.argval in code.co_freevars:
+            return True
+    return any(isinstance(inner, types.CodeType) and _writes_outside(inner) for inner in code.co_consts)

@@ -23,7 +23,7 @@ from nbdebug.control import Control
 from nbdebug.subject.holdings import generators_in
 from nbdebug.twin.witness import Witness
 
-__all__ = ["Guard", "guarded", "interrupts_held"]
+__all__ = ["Guard", "generators_kept", "guarded", "interrupts_held"]
 
 T = TypeVar("T")
 
@@ -108,10 +108,6 @@ class Guard:
             (matmul, "allow_tf32"),
         ):
             self._undo.append(_setter(owner, name, getattr(owner, name)))
-        strict, warn = (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
         anomaly, nan = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
         precision, errors = torch.get_float32_matmul_precision(), np.geterr()
@@ -121,7 +117,7 @@ class Guard:
                 _if_changed(torch.get_num_threads, torch.set_num_threads),
                 _if_changed(torch.get_default_device, torch.set_default_device),
                 lambda: torch.set_default_dtype(dtype),
-                lambda: torch.use_deterministic_algorithms(strict, warn_only=warn),
+                _if_changed(_determinism, _set_determinism),
                 lambda: torch.autograd.set_detect_anomaly(anomaly, nan) and None,
                 lambda: torch.set_grad_enabled(grad) and None,
                 lambda: torch.set_float32_matmul_precision(precision),
@@ -151,6 +147,17 @@ def interrupts_held(control: Control) -> Iterator[None]:
         close_for_sure(guard)
 
 
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """Put the global random generators back after the enclosed block, such as an import that draws from them."""
+    guard = Guard(Control())
+    try:
+        guard.save_generators()
+        yield
+    finally:
+        close_for_sure(guard)
+
+
 def guarded(
     experiment: Callable[[], T],
     live: tuple[Any, ...],
@@ -166,8 +173,8 @@ def guarded(
     guard = Guard(control)
     try:
         guard.hold_interrupts()
+        guard.save_generators(*live)  # first, so that they are put back last: other undos may draw from them
         guard.save_flags()
-        guard.save_generators(*live)
         if witness is not None and threading.current_thread() is threading.main_thread():
             # In a worker thread the user's own training may run at the same time: what it changes is not ours.
             guard.on_close(witness.mend)
@@ -217,6 +224,14 @@ def _if_changed(get: Callable[[], Any], put: Callable[[Any], Any]) -> Callable[[
             put(before)
 
     return undo
+
+
+def _determinism() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_determinism(before: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(before[0], warn_only=before[1])  # it imports the whole compiler: seconds
 
 
 def _set_filters(filters: list[Any]) -> None:
