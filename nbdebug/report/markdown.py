@@ -16,6 +16,7 @@ __all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows
 
 # Every mark of punctuation becomes a character reference, which no dialect of markdown takes for syntax.
 _MARKS = re.compile(r"[!-,./:-@\[-`{-~]")
+_HARMLESS = ",.%:()=/'"  # within a line that begins with a word of ours; left as they are for those who read the source
 # These act on the rendered text: formulas, mentions of people and of issues. Inside <code> nobody looks for them.
 _LATE = re.compile(r"(?:\$|\\(?=[(\[{a-zA-Z])|@|#(?=\d))")
 
@@ -34,7 +35,8 @@ def code(text: object, limit: int = 120) -> str:
 
 
 def _references(text: str) -> str:
-    return _MARKS.sub(lambda mark: mark[0] if mark[0] in ",.%:()=/'" else f"&#{ord(mark[0])};", text)
+    text = _MARKS.sub(lambda mark: mark[0] if mark[0] in _HARMLESS else f"&#{ord(mark[0])};", text)
+    return text.replace("://", "&#58;//").replace("www.", "www&#46;")  # these become links by themselves
 
 
 def fence(text: str, language: str = "python") -> str:

@@ -26,6 +26,10 @@ loader = None     # your DataLoader
 loss_fn = None    # None: the loss is inferred
 optimizer = None  # None: Adam on a copy
 more = {}         # other arguments of nbdebug.diagnose, for example {"val_loader": val_loader}"""
+HOW = (
+    "Everything below is a record: nothing has to be run to read it. To repeat a check, plug in your model and your "
+    "loader here and run the cells."
+)
 REPEAT = '''\
 def repeat(*checks):
     """Run these checks again on a copy of the model."""
@@ -61,19 +65,19 @@ def as_notebook(report: Report, *, include_samples: bool = False) -> str:
 
 def _cells(report: Report) -> Iterator[Cell]:
     view, album = outline(report), _Album()
-    yield _text(_first_screen(report, view))
-    if view.cause:
-        yield from _finding(view.cause, album)
-    yield _text("## Repeat it", "Nothing below needs to be run to read this report. To repeat the checks, plug in:")
+    yield _text(_first_screen(report, view), _contents(report, view), HOW)
     yield _code(PLUG_IN, tags=["parameters"])
-    yield _code(REPEAT.format(seed=_seed(report)))
+    yield _code(REPEAT.format(seed=_seed(report)), hidden=True)
+    if view.cause:
+        yield from _evidence(view.cause, album)
     for title, cards in (("What else was found", view.others), ("Worth knowing", view.notes)):
         if cards:
             yield _text(f"## {title}")
         for card in cards:
-            yield from _finding(card, album)
+            yield _text(_words(card))
+            yield from _evidence(card, album)
     yield from _rest(view)
-    yield _text(*_run(report))
+    yield _text(_run(report))
 
 
 class _Album:
@@ -92,11 +96,9 @@ class _Album:
         if not picture:
             return []
         self.left -= len(picture)
-        data = {
-            "image/png": base64.b64encode(picture).decode("ascii"),
-            "text/plain": f"Picture: {shortened(says, 300)}",
-        }
-        return [_output(data, **{"image/png": {"width": 460}})]  # it is drawn at twice the size
+        label = shortened(says, 300)
+        data = {"image/png": base64.b64encode(picture).decode("ascii"), "text/plain": f"Picture: {label}"}
+        return [_output(data, **{"image/png": {"width": 460, "alt": label}})]  # it is drawn at twice the size
 
 
 def _first_screen(report: Report, view: Outline) -> Iterable[str]:
@@ -107,44 +109,48 @@ def _first_screen(report: Report, view: Outline) -> Iterable[str]:
             else "# Nothing could be checked"
         )
     else:
-        finding = view.cause.finding
-        place = f", at {md.code(finding.where)}" if finding.where else ""
-        yield f"# {md.prose(view.cause.headline, 200)}"
-        yield f"This is the likeliest cause of trouble{place}."
-    yield counts_line(report)
-    if len(list(view.cards)) > 1:
+        yield from _words(view.cause, level="#")
+
+
+def _contents(report: Report, view: Outline) -> Iterable[str]:
+    """Count what became of the checks, and list the findings, because the first one is not all."""
+    yield f"---\n\n{counts_line(report)}"
+    cards = list(view.cards)
+    if len(cards) > 1:
         rows = [
             (
                 card.finding.severity,
                 md.code(card.finding.check),
                 md.code(card.finding.where) if card.finding.where else "",
             )
-            for card in list(view.cards)[:40]
+            for card in cards[:40]
         ]
         yield md.table(("severity", "finding", "where"), rows)
 
 
-def _finding(card: Card, album: _Album) -> Iterator[Cell]:
-    """Give the cells of one finding: what it says, why it matters, and a cell that repeats it with its evidence."""
+def _evidence(card: Card, album: _Album) -> Iterator[Cell]:
+    """Give a cell that repeats a check, with what it showed, and the symptoms that follow from it."""
     finding = card.finding
-    yield _text(*_words(card))
-    shown = album.show(finding.exhibit, finding.says)
     numbers = {key: figure(value) for key, value in finding.evidence.items()}
     plain = "\n".join([f"{finding.severity}: {finding.check}: {shortened(finding.says)}", *_lines(numbers)])
+    shown = album.show(finding.exhibit, finding.says)
     yield _code(f"repeat({finding.check!r})", [_output({"text/plain": plain}), *shown])
     for symptom in card.symptoms:
-        yield from _finding(symptom, album)
+        yield _text(_words(symptom, explained_by=finding.check))
+        yield from _evidence(symptom, album)
 
 
 def _lines(numbers: dict[str, str]) -> list[str]:
     return [f"  {key}: {value}" for key, value in numbers.items()]
 
 
-def _words(card: Card) -> Iterable[str]:
+def _words(card: Card, *, level: str = "###", explained_by: str = "") -> Iterable[str]:
     finding = card.finding
     place = f" at {md.code(finding.where)}" if finding.where else ""
-    yield f"### {md.prose(card.headline, 200)}"
-    yield f"**{finding.severity}** {md.code(finding.check)}{place}"
+    follows = f", explained by {md.code(explained_by)}" if explained_by else ""
+    likeliest = ", the likeliest cause of trouble" if level == "#" else follows
+    yield f"{level} {md.prose(card.headline, 200)}"
+    yield f"**{finding.severity}** {md.code(finding.check)}{place}{likeliest}"
     yield md.prose(finding.says)
     if card.symptoms:
         yield "It explains " + ", ".join(md.code(s.finding.check) for s in card.symptoms) + "; these follow it."
@@ -205,8 +211,10 @@ def _text(*paragraphs: str | Iterable[str]) -> Cell:
     return {"cell_type": "markdown", "metadata": {}, "source": "\n\n".join(part for part in flat if part)}
 
 
-def _code(source: str, outputs: Iterable[Cell] = (), tags: Iterable[str] = ()) -> Cell:
-    metadata = {"tags": list(tags)} if tags else {}
+def _code(source: str, outputs: Iterable[Cell] = (), tags: Iterable[str] = (), hidden: bool = False) -> Cell:
+    metadata: Cell = {"tags": list(tags)} if tags else {}
+    if hidden:
+        metadata["jupyter"] = {"source_hidden": True}
     return {
         "cell_type": "code",
         "execution_count": None,

@@ -53,7 +53,7 @@ def _finding(finding: Finding, number: str) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=3)
     grid.add_column(ratio=1)
-    head = Text.assemble((finding.severity, COLOURS[finding.severity]), " ", (finding.check, "bold"))
+    head = Text.assemble((finding.severity, COLOURS[finding.severity]), " ", (clean_text(finding.check), "bold"))
     if finding.where:
         head.append(f"  at {clean_text(finding.where)}")
     grid.add_row(number, head)
@@ -68,4 +68,4 @@ def _finding(finding: Finding, number: str) -> RenderableType:
 
 
 def _explained(symptom: Finding, cause: Finding) -> Text:
-    return Text(f"explains {symptom.check}: {clean_text(symptom.says)}", style="dim")
+    return Text(f"explains {clean_text(symptom.check)}: {clean_text(symptom.says)}", style="dim")

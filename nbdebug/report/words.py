@@ -118,7 +118,7 @@ def verdict(report: Report) -> str:
     place = f" at {shortened(clean_text(first.where), 80)}" if first.where else ""
     others = len(alarms) - 1
     rest = f", and there {'is' if others == 1 else 'are'} {plural(others, 'more finding')}" if others else ""
-    return f"The likeliest cause is {first.check}{place}{rest}."
+    return f"The likeliest cause is {clean_text(first.check)}{place}{rest}."
 
 
 def counts_line(report: Report) -> str:
@@ -133,5 +133,5 @@ def not_seen(report: Report) -> list[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for result in report.results:
         if result.status in ("skipped", "crashed"):
-            groups.setdefault((result.status, clean_text(result.reason)), []).append(result.check)
+            groups.setdefault((result.status, clean_text(result.reason)), []).append(clean_text(result.check))
     return [f"{status}: {', '.join(checks)} ({reason})" for (status, reason), checks in groups.items()]

@@ -37,7 +37,8 @@ class Scale:
             usable = np.isfinite(values) & (values > 0 if self.log else True)
             at = np.where(usable, values, np.nan)
             low, high = (math.log10(v) if self.log else v for v in (self.low, self.high))
-            share = ((np.log10(at) if self.log else at) - low) / (high - low)
+            unit = max(abs(low), abs(high), 1e-300)  # so that no difference overflows
+            share = ((np.log10(at) if self.log else at) / unit - low / unit) / (high / unit - low / unit)
         placed: np.ndarray = self.start + (self.stop - self.start) * np.clip(share, -0.02, 1.02)
         return placed
 
@@ -48,20 +49,20 @@ class Scale:
 
 def scale_over(values: Iterable[float], start: float, stop: float, *, log: bool = False, pad: float = 0.04) -> Scale:
     """Make a scale that holds all finite values with a little room; a logarithmic one needs a positive value."""
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [min(max(value, -1e300), 1e300) for value in values if math.isfinite(value)]
     positive = [value for value in finite if value > 0]
     if log and positive:
         room = max((max(positive) / min(positive)) ** pad, 1.05)
         return Scale(min(positive) / room, max(positive) * room, start, stop, log=True)
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
-    # A constant gets room around itself, and so does one so large that nothing can be added to it.
-    room = pad * (high / 2 - low / 2) * 2 if high - low > 1e-12 * max(abs(low), abs(high)) else 0.1 * abs(low) or 0.5
-    return Scale(max(low - room, -1e300), min(high + room, 1e300), start, stop)
+    flat = high - low <= 1e-12 * max(abs(low), abs(high))
+    room = (0.1 * abs(low) or 0.5) if flat else pad * (high - low)
+    return Scale(low - room, high + room, start, stop)
 
 
 def _round_steps(low: float, high: float, most: int) -> list[float]:
     span = high - low
-    if not 0 < span < 1e300:
+    if not 0 < span < math.inf:
         return [low, high]
     power = 10.0 ** math.floor(math.log10(span / most))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10, 20) if span / (power * factor) <= most)

@@ -26,7 +26,7 @@
   const query = document.getElementById("nbd-query");
   const hits = document.getElementById("nbd-hits");
   const items = [...document.querySelectorAll("[data-check]")];
-  const folds = [...document.querySelectorAll(".nbd-fold")];
+  const folds = [...document.querySelectorAll(".nbd-fold, .nbd-symptoms")];
   const wasOpen = new Map(folds.map((fold) => [fold, fold.open]));
   query.closest("label").hidden = false;
   query.addEventListener("input", () => {

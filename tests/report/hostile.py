@@ -1,0 +1,52 @@
+"""A report in which every text that comes from outside is a payload."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Images, Lines, Table
+from nbdebug.finding import Finding, Remedy, Result
+from nbdebug.report import Report
+
+
+def exhibits(text: str) -> list[Exhibit]:
+    """One of each kind, with the text wherever a text can be."""
+    return [
+        Bars((text, text), (1.0, float("nan")), title=text, unit=text, band=(0.5, 2.0)),
+        Lines(((text, (0.0, 1.0), (1.0, 2.0)), (text, (0.0,), (1.0,))), title=text, x_label=text, y_label=text),
+        HistogramGrid((text, text), (0.0, 1.0, 2.0), ((1.0, 2.0), (2.0, 1.0)), title=text, x_label=text),
+        Table((text, text), ((text, 1.0), (2, text)), title=text),
+        Images((np.zeros((4, 4), np.uint8),), (text,), title=text),
+    ]
+
+
+def hostile(payloads: Sequence[str]) -> Report:
+    """Put each payload into every sink: ids, places, sentences, numbers, code, reasons, notes, pictures."""
+    findings = [
+        Finding(
+            says=text,
+            where=text,
+            severity=("bug", "suspect", "note")[number % 3],
+            evidence={text: text, "list": [text], "dict": {text: text}, "source": text},
+            remedies=(Remedy(text, text),),
+            explains=(f"symptom {text}",) if number == 0 else (),
+            exhibit=exhibit,
+            check=text if number else f"cause {text}",
+        )
+        for text in payloads
+        for number, exhibit in enumerate(exhibits(text))
+    ]
+    findings += [Finding(text, text, check=f"symptom {text}") for text in payloads]
+    results = [Result(f.check, "found", (f,)) for f in findings]
+    for text in payloads:
+        results += [Result(text, status, reason=text) for status in ("clean", "skipped", "crashed")]
+    return Report(
+        findings,
+        results,
+        subject={"model": payloads[0], **{text: text for text in payloads}},
+        notes=list(payloads),
+        timings=dict.fromkeys(payloads, 1.0),
+        environment={text: text for text in payloads} | {"seed": payloads[0], "nbdebug": payloads[0]},
+        seconds=1.0,
+        made=payloads[0],
+    )

@@ -1,0 +1,135 @@
+"""Every kind of exhibit is drawn, whatever its numbers are."""
+
+import io
+import math
+import subprocess
+import sys
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Images, Lines, Table
+from nbdebug.report.draw import as_png, as_svg
+from nbdebug.report.drawing.lines import thinned
+from nbdebug.report.drawing.scale import scale_over
+from tests.report.hostile import exhibits
+from tests.report.payloads import PAYLOADS
+from tests.report.samples import bars, histograms, images, lines, table
+
+NAN, INF = float("nan"), float("inf")
+ODD = {
+    "all NaN": Bars(("a", "b"), (NAN, NAN), band=(0.0, 1.0)),
+    "infinite": Bars(("a", "b"), (INF, -INF)),
+    "zeros": Bars(("a", "b"), (0.0, 0.0), log=True),
+    "negative": Bars(("a", "b"), (-3.0, 2.0)),
+    "all negative": Bars(("a", "b"), (-3.0, -2.0)),
+    "negative logarithmic": Bars(("a", "b"), (-3.0, 0.01), log=True),
+    "huge": Bars(("a", "b"), (1e308, -1e308)),
+    "tiny": Bars(("a",), (1e-320,), log=True),
+    "band only": Bars(("a",), (0.0,), band=(1e-3, INF), log=True),
+    "no labels": Bars((), (1.0, 2.0)),
+    "numpy": Bars(("a",), (np.float32(2.5),)),
+    "one point": Lines((("a", (0.0,), (1.0,)),)),
+    "constant": Lines((("a", (0.0, 1.0), (3.0, 3.0)),)),
+    "no finite value": Lines((("a", (0.0, 1.0), (NAN, INF)),), log_y=True),
+    "logarithmic with zeros": Lines((("a", (0.0, 1.0, 2.0), (0.0, 1e-9, 10.0)),), log_x=True, log_y=True),
+    "empty curve": Lines((("a", (), ()),)),
+    "unequal": Lines((("a", (0.0, 1.0, 2.0), (1.0,)),)),
+    "fifty curves": Lines(tuple((f"curve {i}", (0.0, 1.0), (float(i), 1.0)) for i in range(50))),
+    "huge curve": Lines((("a", (0.0, 1.0), (-1.7e308, 1.7e308)),)),
+    "empty histogram": HistogramGrid(("a",), (0.0, 1.0), ((0.0,),)),
+    "unequal histograms": HistogramGrid(("a", "b"), (0.0, 1.0, 2.0), ((1.0,), (1.0, NAN))),
+    "colour": Images((np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6, 1), np.uint8), np.zeros((2, 2)))),
+    "no pixels": Images((np.zeros((0, 0), np.uint8),)),
+    "many pictures": Images((np.zeros((4, 4), np.uint8),) * 40, ("x",) * 40),
+}
+
+
+def words(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
+
+
+def size(png: bytes) -> tuple[int, int]:
+    with Image.open(io.BytesIO(png)) as picture:
+        picture.load()
+        return picture.size
+
+
+@pytest.mark.parametrize("exhibit", [bars(), lines(), histograms(), histograms(5), images()], ids=lambda e: e.kind)
+def test_each_kind_is_drawn_in_both_forms_and_always_alike(exhibit: Exhibit) -> None:
+    svg, png = as_svg(exhibit, "what it shows"), as_png(exhibit)
+    root = ElementTree.fromstring(svg)
+    assert root.get("role") == "img" and root.get("aria-label") == "what it shows"
+    assert exhibit.title in words(svg)  # type: ignore[attr-defined]
+    assert size(png)[0] == 840
+    assert as_svg(exhibit, "what it shows") == svg and as_png(exhibit) == png
+    assert len(svg) < 60_000 and len(png) < 80_000
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_numbers_are_drawn(name: str) -> None:
+    svg = as_svg(ODD[name], "x")
+    assert "nan" not in svg.replace("NaN", "") and "inf" not in svg.replace("infinite", "").replace("infty", "")
+    assert size(as_png(ODD[name]))[1] > 20
+
+
+@pytest.mark.parametrize("exhibit", [Bars((), ()), Lines(()), HistogramGrid((), (), ()), Images(()), table()])
+def test_what_has_no_picture_gives_none(exhibit: Exhibit) -> None:
+    assert as_svg(exhibit, "x") == "" and as_png(exhibit) == b""
+    assert isinstance(exhibit, Table) or not any(getattr(exhibit, n, ()) for n in ("values", "series", "counts"))
+
+
+def test_a_hundred_bars_are_cut_and_the_odd_ones_stay() -> None:
+    said = words(as_svg(bars(), "x"))
+    assert "NaN" in said
+    assert any(text.startswith("… and 68 more, between ") for text in said)
+    assert "healthy: 0.001 to 10" in said
+    assert "encoder.layers.24.out" in said  # the smallest
+    values = tuple(1.0 if i != 50 else 1e6 for i in range(100))
+    assert "layer 50" in words(as_svg(Bars(tuple(f"layer {i}" for i in range(100)), values), "x"))
+
+
+def test_a_hole_in_a_curve_is_marked() -> None:
+    svg = as_svg(lines(), "x")
+    assert "no finite value (NaN or infinite)" in words(svg)
+    assert "no finite value (NaN or infinite)" not in words(as_svg(ODD["constant"], "x"))
+
+
+def test_thinning_keeps_the_spikes() -> None:
+    x, y = np.arange(100_000.0), np.sin(np.arange(100_000.0))
+    y[777], y[90_001], y[50_000:60_000] = 99.0, -99.0, NAN
+    few_x, few_y = thinned(x, y, 2000)
+    assert len(few_x) <= 2000
+    assert np.nanmax(few_y) == 99 and np.nanmin(few_y) == -99
+    assert np.isnan(few_y).any() and (np.diff(few_x) > 0).all()
+    assert few_x[0] == 0 and few_x[-1] == 99_999
+
+
+@pytest.mark.parametrize("values", [(0, 1), (-3, 8), (1e-9, 2e-9), (1e5, 1e9), (5, 5), (0,), (-1e308, 1e308)])
+def test_ticks_are_few_and_in_order(values: tuple[float, ...]) -> None:
+    for log in (False, True):
+        ticks = scale_over(values, 0, 100, log=log).ticks()
+        assert 1 <= len(ticks) <= 13
+        assert all(a < b for a, b in pairwise(ticks)) and all(map(math.isfinite, ticks))
+
+
+@pytest.mark.parametrize("text", PAYLOADS[::4])
+def test_hostile_labels_stay_words(text: str) -> None:
+    for exhibit in exhibits(text):
+        svg = as_svg(exhibit, text)
+        if svg:
+            tags = {element.tag.split("}")[1] for element in ElementTree.fromstring(svg).iter()}
+            assert tags <= {"svg", "rect", "path", "text", "image"}
+        as_png(exhibit)
+
+
+def test_drawing_does_not_load_matplotlib() -> None:
+    code = (
+        "import sys; sys.path.insert(0, '.'); from tests.report.samples import bars, lines;"
+        "from nbdebug.report.draw import as_png, as_svg; as_png(bars()); as_svg(lines(), 'x');"
+        "assert not {'matplotlib', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
