@@ -49,7 +49,13 @@ TREE: tuple[Stage, ...] = (
                 "values",
                 "Are the inputs what you think they are?",
                 "Most bugs are in the data, and the network never complains about what it is fed.",
-                ("non-finite-inputs", "truncated-inputs", "constant-inputs", "misread-image-layout"),
+                (
+                    "non-finite-inputs",
+                    "truncated-inputs",
+                    "constant-inputs",
+                    "misread-image-layout",
+                    "padding-dominates",
+                ),
             ),
             Step(
                 "scale",
@@ -135,6 +141,18 @@ TREE: tuple[Stage, ...] = (
                 "Is each sample treated on its own?",
                 "A prediction must not depend on what else is in the batch.",
                 ("batch-mixing", "causal-leak", "batch-size-hardwired"),
+            ),
+            Step(
+                "modes",
+                "Do training and eval mode do what they should?",
+                "Training happens in one mode, and use in the other.",
+                ("left-in-eval-mode", "eval-not-deterministic", "batchnorm-misused", "train-eval-gap"),
+            ),
+            Step(
+                "repeat",
+                "Does the same start give the same result?",
+                "What cannot be repeated cannot be compared, and what was not loaded is not there.",
+                ("checkpoint-not-loaded", "not-reproducible"),
             ),
         ),
     ),

@@ -85,7 +85,8 @@ class PaddingTrial:
 
     `share` is the part of all places that is padding. `influence` is the relative change of a prediction when the
     padding of its sample is cut off, None where the model cannot be run without. `in_loss` is the share of the gradient
-    at the outputs that comes from places that are padding, None where outputs have no places.
+    at the outputs that comes from places that are padding, None where outputs have no places. Padding before the data
+    (not `at_end`) is read first and forgotten by a network that reads on.
     """
 
     name: str
@@ -95,4 +96,5 @@ class PaddingTrial:
     longest: int
     influence: float | None = None
     in_loss: float | None = None
+    at_end: bool = True
     reason: str = ""

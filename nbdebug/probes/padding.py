@@ -1,0 +1,159 @@
+"""What does padding do to the prediction and to the loss?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.evidence import PaddingTrial, TrialRun
+from nbdebug.probes.first_pass import require_run
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.subject.loss import main_output
+from nbdebug.twin import Twin
+from nbdebug.twin.loss_box import open_box
+
+__all__ = ["padding"]
+
+BATCHES = 4
+TRIED = 8
+SHORTEST = 4  # places, below which a run of equal values means nothing
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """One input whose sequences are filled up: with what, at which end, and how many real places each row has."""
+
+    name: str
+    value: float
+    at_end: bool
+    lengths: torch.Tensor
+    longest: int
+
+    @property
+    def share(self) -> float:
+        """The part of all places that is padding."""
+        return 1 - float(self.lengths.double().mean()) / self.longest
+
+    def cut(self, batch: Batch, row: int) -> Batch:
+        """Give one sample without its padding, in every input that has the same places."""
+        length = int(self.lengths[row])
+        keep = slice(0, length) if self.at_end else slice(self.longest - length, self.longest)
+
+        def shorter(_: str, tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.dim() < 2 or tensor.shape[1] != self.longest:
+                return tensor
+            tensor = tensor[:, keep]
+            square = tensor.dim() == 3 and tensor.shape[2] == self.longest and not tensor.is_floating_point()
+            return tensor[:, :, keep] if square else tensor
+
+        return batch.select(torch.tensor([row])).map_inputs(shorter)
+
+
+@probe
+def padding(twin: Twin, trial: TrialRun) -> PaddingTrial:
+    """Find padding at the ends of sequences, cut it off sample by sample, and compare the predictions."""
+    require_run(trial)
+    batches = twin.batches(BATCHES)
+    seen = [found for batch in batches for found in _padded_inputs(batch)]
+    if not seen or not list(_padded_inputs(batches[0])):
+        raise NotApplicable("no input looks like sequences that are filled up to one length")
+    here = next(_padded_inputs(batches[0]))
+    same = [found for found in seen if found.name == here.name]
+    share = sum(found.share for found in same) / len(same)
+    count = sum(len(found.lengths) for found in same)
+    influence, reason = _influence(twin, batches[0], here)
+    in_loss = _in_loss(twin, batches[0], here)
+    return PaddingTrial(
+        here.name, here.value, share, count, here.longest, influence, in_loss, at_end=here.at_end, reason=reason
+    )
+
+
+def _padded_inputs(batch: Batch) -> Iterator[_Padded]:
+    for name, tensor in batch.inputs.items():
+        sequences = tensor.dim() == 2 and not tensor.is_floating_point() and tensor.dtype != torch.bool
+        frames = tensor.dim() == 3 and tensor.is_floating_point()
+        if tensor.shape[0] != batch.size or batch.size < 4 or not (sequences or frames) or tensor.shape[1] < SHORTEST:
+            continue
+        for at_end in (True, False):
+            found = _ends(name, tensor, at_end)
+            if found is not None:
+                yield found
+                break
+
+
+def _ends(name: str, tensor: torch.Tensor, at_end: bool) -> _Padded | None:
+    """Look for runs of one value at the same end of many rows, of different lengths."""
+    ordered = tensor.flip(1) if at_end else tensor
+    value = float(ordered[:, 0].flatten().mode().values) if tensor.dim() == 2 else 0.0
+    filled = ordered == value if tensor.dim() == 2 else (ordered == 0).all(2)
+    runs = filled.long().cumprod(1).sum(1)
+    longest = tensor.shape[1]
+    if int((runs > 1).sum()) < max(2, 0.3 * len(runs)) or len(runs.unique()) < 3 or int((runs == longest).sum()) > 0:
+        return None
+    inside = filled.sum(1) - runs
+    if float(inside.sum()) > 0.5 * float(runs.sum()):
+        return None  # a value that occurs everywhere fills nothing up
+    return _Padded(name, value, at_end, longest - runs, longest)
+
+
+@torch.no_grad()
+def _influence(twin: Twin, batch: Batch, padded: _Padded) -> tuple[float | None, str]:
+    """Give the median change of a prediction without the padding, relative to how predictions differ."""
+    rows = [r for r in padded.lengths.argsort().tolist() if 0 < int(padded.lengths[r]) < padded.longest]
+    changes = []
+    with twin.mode(training=False):
+        try:
+            whole = main_output(twin.forward(batch))
+            if whole is None or whole.shape[:1] != (batch.size,):
+                return None, "the model gives no output with one row for each sample"
+            spread = float(whole.double().std(0).mean())
+            for row in rows[:TRIED]:
+                alone = main_output(twin.forward(batch.select(torch.tensor([row]))))
+                cut = main_output(twin.forward(padded.cut(batch, row)))
+                changes.append(_difference(alone, cut, padded, row) / max(spread, 1e-12))
+        except NbdebugError:
+            raise
+        except Exception as error:
+            return None, f"the model does not run on shorter sequences ({type(error).__name__})"
+    return (sorted(changes)[len(changes) // 2], "") if changes else (None, "no sample is shorter than the others")
+
+
+def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _Padded, row: int) -> float:
+    if alone is None or cut is None:
+        return 0.0
+    if alone.shape != cut.shape:  # an answer for every place: compare those that are left
+        length = int(padded.lengths[row])
+        for dim in range(1, alone.dim()):
+            if alone.shape[dim] == padded.longest and cut.shape[dim] == length:
+                alone = alone.narrow(dim, 0 if padded.at_end else padded.longest - length, length)
+    if alone.shape != cut.shape:
+        return 0.0
+    return float((alone.double() - cut.double()).abs().mean())
+
+
+def _in_loss(twin: Twin, batch: Batch, padded: _Padded) -> float | None:
+    """Give the share of the gradient that comes from outputs at places of padding."""
+    targets = list(batch.targets.values())
+    if len(targets) != 1 or targets[0].shape[:2] != (batch.size, padded.longest):
+        return None
+    try:
+        with twin.mode(training=False):
+            box = open_box(twin, batch)
+        path, output = next(iter(box.heads.items()))
+        _, gradient = box.gradient(path, output)
+    except Exception:
+        twin.control.poll()
+        return None
+    axes = [dim for dim in range(1, output.dim()) if output.shape[dim] == padded.longest]
+    if gradient is None or not axes or output.shape[0] != batch.size:
+        return None
+    pull = gradient.abs().movedim(axes[0], 1).reshape(batch.size, padded.longest, -1).sum(2)
+    places = torch.arange(padded.longest, device=pull.device)
+    lengths = padded.lengths.to(pull.device)[:, None]
+    filled = places >= lengths if padded.at_end else places < padded.longest - lengths
+    total = float(pull.sum())
+    return float(pull[filled].sum()) / total if total > 0 else None
