@@ -35,6 +35,7 @@ def diagnose(
     loss_parts: Callable[..., Any] | None = None,
     scheduler: Any = None,
     class_names: Sequence[str] | None = None,
+    checkpoint: Any = None,
     checks: Iterable[str] | None = None,
     skip: Iterable[str] = (),
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
@@ -49,7 +50,8 @@ def diagnose(
     Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
     changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
     `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
-    terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name.
+    terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
+    dict) is compared with the model's values.
     """
     subject = Subject(
         model,
@@ -63,6 +65,7 @@ def diagnose(
         loss_parts=loss_parts,
         scheduler=scheduler,
         class_names=class_names,
+        checkpoint=checkpoint,
         sweep_samples=sweep_samples,
         sweep_seconds=sweep_seconds,
     )

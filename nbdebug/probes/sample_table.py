@@ -50,7 +50,13 @@ def _table(subject: Subject, feed: Feed, control: Control, start: float, width: 
     def tell(fraction: float) -> None:
         control.progress(start + width * fraction, f"drawing samples of {feed.name}")
 
-    for part in drawn(feed, subject.wrap, count=ROWS, seconds=SECONDS, tell=tell):
+    for part in drawn(
+        feed,
+        subject.wrap,
+        count=min(ROWS, subject.sweep_samples),
+        seconds=min(SECONDS, subject.sweep_seconds),
+        tell=tell,
+    ):
         inputs.append(columns_of(part.batch))
         indices.extend(part.indices)
         shape = shape or _image_shape(part.batch)

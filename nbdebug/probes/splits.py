@@ -62,7 +62,7 @@ def _digests(subject: Subject, feed: Feed, count: int, control: Control, start: 
     def tell(fraction: float) -> None:
         control.progress(start + width * fraction, f"comparing samples of {feed.name}")
 
-    for part in drawn(feed, subject.wrap, count=count, seconds=SECONDS, tell=tell):
+    for part in drawn(feed, subject.wrap, count=count, seconds=min(SECONDS, subject.sweep_seconds), tell=tell):
         for index, digest in zip(part.indices, digests_of(part.batch), strict=True):
             places[digest].append(index)
         seen += len(part.indices)

@@ -11,6 +11,7 @@ from torch import nn
 
 from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.subject.batch import Batch
+from nbdebug.subject.checkpoint import checked_checkpoint
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.loss import LossChoice
 from nbdebug.subject.reading import Reading, describe, read_batch, signature_of, unwrap
@@ -36,6 +37,7 @@ class Subject:
         loss_parts: Callable[..., Any] | None = None,
         scheduler: Any = None,
         class_names: Sequence[str] | None = None,
+        checkpoint: Any = None,
         sweep_samples: int = 4096,
         sweep_seconds: float = 10.0,
     ) -> None:
@@ -51,6 +53,7 @@ class Subject:
         self.model, self.loss_fn, self.optimizer, self.scheduler = model, loss_fn, optimizer, scheduler
         self.train_step, self.compute_loss, self.loss_parts = train_step, compute_loss, loss_parts
         self.class_names = tuple(str(name) for name in class_names) if class_names is not None else None
+        self.checkpoint = checked_checkpoint(checkpoint)
         self.feed = Feed(loader, "loader")
         self.val_feed = Feed(val_loader, "val_loader") if val_loader is not None else None
         self.test_feed = Feed(test_loader, "test_loader") if test_loader is not None else None

@@ -1,0 +1,96 @@
+"""Patients that train in eval mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.tabular import digits
+
+CHECK = "left-in-eval-mode"
+
+
+def network() -> nn.Sequential:
+    """A network with dropout and batch normalisation."""
+    return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 10))
+
+
+def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """An ordinary step."""
+    optimizer.zero_grad()
+    loss = loss_fn(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def evaluating_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """A step that was copied from the evaluation."""
+    model.eval()
+    return step(model, batch, loss_fn, optimizer)
+
+
+def measuring_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """A step that measures in eval mode in between, and goes back."""
+    model.train()
+    loss = step(model, batch, loss_fn, optimizer)
+    model.eval()
+    with torch.no_grad():
+        model(batch[0])
+    return loss
+
+
+def setup(model: nn.Module, train_step: Any = None) -> dict[str, Any]:
+    """Put a set-up together."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+    return made | ({"train_step": train_step} if train_step else {})
+
+
+@patient(CHECK, where="1")
+def step_that_evaluates() -> dict[str, Any]:
+    """The step itself calls eval()."""
+    return setup(network(), evaluating_step)
+
+
+@patient(CHECK, where="1")
+def never_switched_back() -> dict[str, Any]:
+    """The model was evaluated, and the loop goes on."""
+    return setup(network().eval(), step)
+
+
+def report(made: dict[str, Any]) -> nbdebug.Report:
+    """Run this check alone."""
+    return nbdebug.diagnose(**made, checks=[CHECK], progress=False)
+
+
+def test_ordinary_steps_are_clean() -> None:
+    assert report(setup(network(), step)).result(CHECK).status == "clean"
+    assert report(setup(network(), measuring_step)).result(CHECK).status == "clean"
+    assert report(setup(network().eval(), measuring_step)).result(CHECK).status == "clean"
+
+
+def test_a_model_handed_over_in_eval_mode_is_a_note() -> None:
+    found = report(setup(network().eval())).findings
+    assert [f.severity for f in found] == ["note"]
+
+
+def test_a_frozen_normalisation_is_clean() -> None:
+    model = network()
+    model[1].eval()
+    assert report(setup(model, step)).result(CHECK).status == "clean"
+
+    def freezing_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        model.train()
+        model[1].eval()  # type: ignore[index]
+        return step(model, batch, loss_fn, optimizer)
+
+    assert report(setup(network(), freezing_step)).result(CHECK).status == "clean"
+
+
+def test_a_model_without_modes_is_skipped() -> None:
+    assert report(setup(nn.Sequential(nn.Linear(64, 10)).eval(), step)).result(CHECK).status == "skipped"
