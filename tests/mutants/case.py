@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -149,7 +150,8 @@ class Case:
         self.require("scheduler" not in self.setup and len(old.param_groups) == 1)
         parameters = list(self.model.parameters() if parameters is None else parameters)
         self.require(bool(parameters))
-        settings = {k: v for k, v in old.param_groups[0].items() if k in old.defaults and k != "params"}
+        known = inspect.signature(type(old)).parameters
+        settings = {k: v for k, v in old.param_groups[0].items() if k in known and k != "params"}
         self.setup["optimizer"] = type(old)(parameters, **settings)
 
     # --- data ---

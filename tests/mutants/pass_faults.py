@@ -15,7 +15,7 @@ from tests.mutants.case import ACTIVATIONS, Case, edited
 def log_of_a_negative_number(case: Case) -> tuple[str, ...]:
     """A logarithm of what may be negative."""
     path, layer, received = case.hidden()
-    case.require(bool((layer(received) < 0).any()))
+    case.require(bool((layer(received.to(layer.weight.dtype)) < 0).any()))
     edited(layer, after=torch.log)
     return (path,)
 
@@ -32,7 +32,7 @@ def division_by_zero(case: Case) -> tuple[str, ...]:
 def square_root_at_zero(case: Case) -> tuple[str, ...]:
     """A square root of a ReLU: finite forward, infinite backward."""
     path, layer, received = case.hidden()
-    case.require(bool((layer(received) < 0).any()))
+    case.require(bool((layer(received.to(layer.weight.dtype)) < 0).any()))
     edited(layer, after=lambda x: x + torch.sqrt(torch.relu(x)))
     return (path,)
 
