@@ -222,6 +222,18 @@ TREE: tuple[Stage, ...] = (
                     "exploding-gradients",
                 ),
             ),
+            Step(
+                "capacity",
+                "Can this network compute what is asked of it?",
+                "Training cannot add what the architecture leaves out.",
+                ("missing-nonlinearity", "bottleneck-too-narrow"),
+            ),
+            Step(
+                "held-back",
+                "Is it held back too much?",
+                "Regularisation that is stronger than the data leaves nothing to learn.",
+                ("excessive-dropout", "excessive-weight-decay"),
+            ),
         ),
     ),
     Stage(

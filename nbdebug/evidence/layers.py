@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "DecayRace",
+    "DropoutShares",
+    "DroppedShare",
     "GradientFlow",
     "GradientReach",
     "HiddenParameter",
     "HiddenParameters",
+    "InformationCuts",
     "InitialWeights",
     "LayerFlow",
+    "LinearPair",
+    "Linearity",
+    "NarrowCut",
     "OptimizerCoverage",
     "ParameterReach",
     "ReachCut",
@@ -300,3 +307,99 @@ class GradientFlow:
     signal: Trend | None  # from the first layer to the last hidden one
     gradient: Trend | None  # from the last layer back to the first
     optimizer: str
+
+
+@dataclass(frozen=True)
+class LinearPair:
+    """Two layers with nothing between them that bends the values: the second works on what the first gives."""
+
+    first: str
+    second: str
+    width: int  # what passes between them
+    into: int  # what goes into the first
+    out: int  # what comes out of the second
+
+    @property
+    def is_wasted(self) -> bool:
+        """Whether one layer could do the same; a narrow middle makes a low rank, which is often meant."""
+        return self.width >= min(self.into, self.out)
+
+
+@dataclass(frozen=True)
+class Linearity:
+    """How far the network is from affine: the deviation of f(ax + (1−a)z) from af(x) + (1−a)f(z), in spreads of f.
+
+    `chain` holds pairs of layers of which the second depends on the first, `touching` pairs that follow each other
+    directly. `limit` is what rounding alone may give.
+    """
+
+    deviation: float
+    limit: float
+    chain: tuple[LinearPair, ...]
+    touching: tuple[LinearPair, ...]
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the whole network is affine to within rounding."""
+        return self.deviation < self.limit
+
+
+@dataclass(frozen=True)
+class NarrowCut:
+    """A layer through which everything flows that the answer depends on, and which is narrow for what is asked."""
+
+    path: str
+    width: int
+    needed: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class InformationCuts:
+    """The narrow layers through which all information flows, and how well a small batch can be learned through them.
+
+    `quality` is accuracy or explained variance after a short training on one batch, None where no cut was found.
+    """
+
+    cuts: tuple[NarrowCut, ...]
+    task: str
+    quality: float | None = None
+    measure: str = ""
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class DroppedShare:
+    """The share of values that training mode puts out at one place and eval mode does not."""
+
+    path: str
+    share: float
+    error: float  # one standard deviation of the share
+
+
+@dataclass(frozen=True)
+class DropoutShares:
+    """Where training mode drops values, in the order of the calls."""
+
+    places: tuple[DroppedShare, ...]
+    looked_at: int
+
+
+@dataclass(frozen=True)
+class DecayRace:
+    """A short training with the weight decay given, beside one without.
+
+    `dominance` is the part of one step that decay makes, over the part that the gradient makes.
+    """
+
+    decay: float
+    learning_rate: float
+    dominance: float
+    with_decay: tuple[float, ...] = ()
+    without: tuple[float, ...] = ()
+
+    def ends(self) -> tuple[float, float]:
+        """Give the mean loss of the last steps, with decay and without."""
+        tail = max(1, min(len(self.with_decay), len(self.without)) // 5)
+        with_decay, without = (sum(losses[-tail:]) / tail for losses in (self.with_decay, self.without))
+        return with_decay, without

@@ -1,0 +1,50 @@
+"""Dropout that leaves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.evidence import DropoutShares
+from nbdebug.exhibit import Bars
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["excessive_dropout"]
+
+
+@check(explains=("batch-not-memorised", "train-eval-gap"))
+def excessive_dropout(
+    dropped: DropoutShares,
+    *,
+    share: float = 0.78,  # dropout of 0.8 and more; Srivastava et al. 2014 use 0.2 for inputs and 0.5 inside
+    nearly_all: float = 0.93,
+) -> Iterator[Finding]:
+    """Training mode drops almost everything that a layer gives.
+
+    nbdebug runs the same batch in training and in eval mode and counts, at every module, the values that only training
+    mode puts out. It makes no difference whether dropout is a module or a function.
+
+    Why it matters: with nine values out of ten gone the layers behind see another network at every step, and the
+    signal drowns in noise. Perhaps the probability to keep was written where the probability to drop belongs.
+
+    What to try: 0.1 to 0.5; and remember that nn.Dropout(p) drops with probability p.
+    """
+    sure = [place for place in dropped.places if place.share - 3 * place.error > share - 0.03]
+    for place in sure[:1]:
+        if place.share < share:
+            continue
+        yield Finding(
+            f"Training mode drops {place.share:.0%} of the values at {place.path}.",
+            where=place.path,
+            severity="bug" if place.share > nearly_all else "suspect",
+            evidence={
+                "dropped": place.share,
+                "error": place.error,
+                "threshold": share,
+                "source": "37 reasons, 30; Srivastava et al. 2014",
+            },
+            remedies=(Remedy("Drop less.", "nn.Dropout(0.3)"),),
+            exhibit=Bars(
+                tuple(p.path for p in dropped.places), tuple(p.share for p in dropped.places), band=(0.0, 0.5)
+            ),
+        )

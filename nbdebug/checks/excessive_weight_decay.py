@@ -1,0 +1,76 @@
+"""Weight decay that is stronger than the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import DecayRace, InitialWeights
+from nbdebug.exhibit import Lines
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["excessive_weight_decay"]
+
+
+@check(explains=("batch-not-memorised", "unusual-optimizer"))
+def excessive_weight_decay(
+    race: DecayRace,
+    weights: InitialWeights | None,
+    *,
+    lost: float = 0.25,  # of what the training without decay gains
+    dominance: float = 3.0,  # decay over gradient in one step, where the race is too slow to tell
+) -> Iterator[Finding]:
+    """Weight decay pulls the weights to zero faster than the data can build them up.
+
+    nbdebug takes one step with your weight decay and one without. Where decay makes a good part of the step, two
+    copies are trained on for a while and their losses compared.
+
+    Why it matters: weights that are pulled to zero faster than they learn end there, and the model answers the same
+    whatever it is shown.
+
+    What to try: 1e-4 to 5e-3 for SGD, 0.01 to 0.1 for AdamW, and close to nothing for Adam, whose decay goes through
+    its scaling; none for biases and norms.
+    """
+    if race.decay == 0:
+        raise NotApplicable("the optimizer has no weight decay")
+    if not race.with_decay:
+        return
+    held, loose = race.ends()
+    start = race.without[0]
+    fresh = weights is None or weights.fresh
+    gained = start - loose
+    slow = gained < 0.05 * abs(start)
+    if slow:
+        ill = fresh and race.dominance > dominance
+    elif fresh:
+        ill = held - loose > lost * gained
+    else:
+        ill = held - loose > lost * gained and held > start
+    if not ill and math.isfinite(held):
+        return
+    yield Finding(
+        f"With a weight decay of {race.decay:g} the loss goes from {start:.3g} to {held:.3g} in "
+        f"{len(race.with_decay)} steps, without it to {loose:.3g}; decay makes {race.dominance:.2g} times as much of a "
+        "step as the gradient does.",
+        where="optimizer",
+        severity="suspect" if slow or held - loose < 2 * lost * gained else "bug",
+        evidence={
+            "weight decay": race.decay,
+            "learning rate": race.learning_rate,
+            "decay over gradient": race.dominance,
+            "loss with decay": held,
+            "loss without": loose,
+            "threshold": dominance if slow else lost,
+            "source": "37 reasons, 30; compared within the run",
+        },
+        remedies=(Remedy("Pull less.", "torch.optim.AdamW(model.parameters(), lr=…, weight_decay=0.01)"),),
+        exhibit=Lines(
+            tuple(
+                (name, tuple(map(float, range(len(v)))), v)
+                for name, v in (("with decay", race.with_decay), ("without", race.without))
+            ),
+            title="A short training with and without weight decay",
+        ),
+    )

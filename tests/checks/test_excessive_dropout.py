@@ -1,0 +1,67 @@
+"""Patients that drop almost everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.tabular import digits
+
+
+def setup(model: nn.Module) -> dict[str, Any]:
+    """Look at digits."""
+    return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
+
+
+def dropping(p: float) -> nn.Sequential:
+    """Give a network with one dropout."""
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(p), nn.Linear(64, 10))
+
+
+class ByFunction(nn.Module):
+    """Dropout without a module, on channels."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.conv, self.last, self.p = nn.Conv2d(1, 32, 3), nn.Linear(1152, 10), p
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Drop whole channels."""
+        x = self.conv(x.unflatten(1, (1, 8, 8))).relu()
+        return self.last(nn.functional.dropout2d(x, self.p, self.training).flatten(1))
+
+
+@patient("excessive-dropout", where="2")
+def keep_and_drop_confused() -> dict[str, Any]:
+    """0.9 was meant to be kept."""
+    return setup(dropping(0.9))
+
+
+@patient("excessive-dropout", where="last")
+def channels_by_function() -> dict[str, Any]:
+    """A function drops 95 of 100 channels before the last layer."""
+    return setup(ByFunction(0.95))
+
+
+@patient("excessive-dropout", where="2")
+def alpha_dropout() -> dict[str, Any]:
+    """Dropped values need not be zero."""
+    return setup(nn.Sequential(nn.Linear(64, 64), nn.SELU(), nn.AlphaDropout(0.85), nn.Linear(64, 10)))
+
+
+def status(model: nn.Module) -> str:
+    """Run the check alone."""
+    return nbdebug.diagnose(**setup(model), checks=["excessive-dropout"], progress=False).results[0].status
+
+
+def test_usual_dropout_is_silent() -> None:
+    """A half, also on channels and twice in a row."""
+    twice = nn.Sequential(
+        nn.Dropout(0.2), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.5), nn.Dropout(0.3), nn.Linear(64, 10)
+    )
+    for model in (dropping(0.5), ByFunction(0.5), twice, dropping(0.0)):
+        assert status(model) == "clean"

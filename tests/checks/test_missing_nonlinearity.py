@@ -1,0 +1,108 @@
+"""Patients with many layers that do the work of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.clinic import patient
+from tests.zoo.tabular import digits
+
+
+def setup(model: nn.Module, **more: Any) -> dict[str, Any]:
+    """Look at digits."""
+    return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), **more}
+
+
+class Words(nn.Module):
+    """A bag of words with too many linear layers behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(50, 16)
+        self.one, self.two = nn.Linear(16, 32), nn.Linear(32, 4)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Average and project, twice."""
+        return self.two(self.one(self.words(ids).mean(1)))
+
+
+class Convolved(nn.Module):
+    """Convolutions, a normalisation and a softmax at the end, and not one activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.norm, self.two = nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 8, 3)
+        self.last = nn.Linear(128, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Forget the activations."""
+        x = self.two(self.norm(self.one(x.unflatten(1, (1, 8, 8)))))
+        return self.last(x.flatten(1)).log_softmax(1)
+
+
+@patient("missing-nonlinearity", where="0")
+def three_linear_layers() -> dict[str, Any]:
+    """Linear, dropout, linear, linear."""
+    return setup(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.1), nn.Linear(64, 32), nn.Linear(32, 10)))
+
+
+@patient("missing-nonlinearity", where="one")
+def convolutions_without_activation() -> dict[str, Any]:
+    """Found behind a log-softmax as well."""
+    return setup(Convolved(), loss_fn=nn.NLLLoss())
+
+
+@patient("missing-nonlinearity", where="one")
+def words_without_activation() -> dict[str, Any]:
+    """Token ids cannot be mixed; what the embedding gives can."""
+    ids = torch.randint(0, 50, (256, 12))
+    return setup(Words(), loader=DataLoader(TensorDataset(ids, ids[:, 0] % 4), 32))
+
+
+class Gated(nn.Module):
+    """A residual branch that starts switched off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer, self.last = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+        self.gate = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Affine at the start, and not for long."""
+        return self.last(x + self.gate * self.outer(self.inner(x).relu()))
+
+
+def alarms(model: nn.Module) -> list[nbdebug.Finding]:
+    """Run the check alone."""
+    report = nbdebug.diagnose(**setup(model), checks=["missing-nonlinearity"], progress=False)
+    assert report.results[0].status != "crashed", report.results[0]
+    return report.alarms
+
+
+def test_what_bends_is_silent() -> None:
+    """Rectifiers that never close on the data, branches that start at zero, a trained slope."""
+    open_wide = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    nn.init.constant_(open_wide[0].bias, 10.0)
+    sloped = nn.Sequential(nn.Linear(64, 32), nn.PReLU(init=1.0), nn.Linear(32, 10))
+    for model in (open_wide, Gated(), sloped):
+        assert not alarms(model)
+
+
+def test_linear_models_on_purpose() -> None:
+    """Logistic regression, a sum of two linear parts, and a low-rank map."""
+
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(64, 10), nn.Linear(64, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.one(x) + self.two(x.flip(1))
+
+    for model in (nn.Linear(64, 10), Sum(), nn.Sequential(nn.Linear(64, 4, bias=False), nn.Linear(4, 10))):
+        assert not alarms(model)
