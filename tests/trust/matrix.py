@@ -93,7 +93,7 @@ class _Polls:
         self._poll()
 
 
-def examine(case: Case, tally: Tally, *, faults: list[str], places: int = 2, probes: list[str] | None = None) -> None:
+def examine(case: Case, tally: Tally, *, faults: list[str], places: int = 1, probes: list[str] | None = None) -> None:
     """Run every probe on one set-up, first undisturbed, then with each fault, and compare fingerprints each time."""
     if case.in_thread:
         threads = [name for name in faults if "SIGINT" not in name]
@@ -143,7 +143,7 @@ def _run_all(
         total = polls.count
         kept = dict(session._evidence)
         for fault in faults:
-            for at in _places(total, places):
+            for at in _places(total, places, sum(tally.tried.values())):
                 session._evidence = {kind: value for kind, value in kept.items() if kind is not spec.yields}
                 polls.arm(at, FAULTS[fault])
                 _gather(session, spec)
@@ -166,11 +166,11 @@ def _gather(session: Session, spec: ProbeSpec) -> None:
         session.control.reset()
 
 
-def _places(total: int, places: int) -> Iterator[int]:
-    """Spread the faults: the first poll, and others over the first hundred, where all kinds of work have begun."""
+def _places(total: int, places: int, turn: int) -> Iterator[int]:
+    """Spread the faults over the first hundred polls, where all kinds of work have begun; other ones each turn."""
     if total:
         end = min(total, 120)
-        yield from sorted({1 + (end - 1) * step // max(places - 1, 1) for step in range(places)})
+        yield from sorted({1 + (end * step // places + 7 * turn) % end for step in range(places)})
 
 
 def warm_up() -> None:
@@ -180,7 +180,8 @@ def warm_up() -> None:
         warnings.simplefilter("ignore")
         session = Session(Subject(torch.nn.Linear(6, 3), loader(), sweep_samples=64))
         for spec in _specs(None):
-            _gather(session, spec)
+            with session.control.limit(0.1):
+                _gather(session, spec)
 
 
 def main() -> None:
@@ -191,7 +192,7 @@ def main() -> None:
     wanted, tally, started = sys.argv[2:], Tally(), time.perf_counter()
     for case in [one for one in all_cases() if not wanted or one.name in wanted][::stride]:
         found, begun = len(tally.differences), time.perf_counter()
-        examine(case, tally, faults=list(FAULTS), places=3)
+        examine(case, tally, faults=list(FAULTS))
         print(f"{case.name}: {time.perf_counter() - begun:.1f} s, {len(tally.differences) - found} differences", flush=True)
         for line in tally.differences[found:][:12]:
             print("   ", line)
