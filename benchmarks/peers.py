@@ -1,0 +1,149 @@
+"""The same faults, shown to other tools of the field, each called as its own README says.
+
+Run it in an environment of its own that holds the peers, the same torch, and this project's dependencies:
+
+    pip install torchtest2 torch-audit preflight-ml torchdiag neural-net-checklist torcheck torch==2.13.0
+    python -m benchmarks.peers --each 2 --json peers.jsonl
+
+A peer *detects* a fault if it says something (a failure, a warning, an exception) that it does not say about the
+healthy version of the same set-up with the same seed; what it says need not name the cause. Whatever it says about a
+healthy set-up is a false alarm. A run that takes longer than the limit counts as silent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from benchmarks.peers_said import PEERS
+from tests.clinic import all_healthy
+from tests.mutants import all_mutants
+
+
+def versions() -> dict[str, str]:
+    """Give the peers that are installed here, with their versions."""
+    found = {}
+    for name in PEERS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+PACKAGES = versions()
+
+
+class TooLong(Exception):
+    """A peer did not come to an end."""
+
+
+@contextlib.contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Stop what takes too long."""
+
+    def stop(*_: Any) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def said(peer: Callable[[dict[str, Any]], set[str]], setup: dict[str, Any], seconds: int) -> set[str]:
+    """Give what a peer says about a set-up; an exception counts as said, by its kind."""
+    torch.manual_seed(0)
+    try:
+        with limited(seconds), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return peer(setup)
+    except TooLong:
+        return set()
+    except Exception as error:
+        return {f"raised {type(error).__name__}: {re.sub(r'[0-9.e+-]+', '#', str(error))[:80]}"}
+
+
+def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run every peer on every healthy set-up and every mutant."""
+    peers = [name for name in PACKAGES if name in (options.peers or PACKAGES)]
+    healthy: dict[tuple[str, str], set[str]] = {}
+    for host in all_healthy():
+        for name in peers:
+            torch.manual_seed(0)
+            started = time.perf_counter()
+            words = healthy[name, host.name] = said(PEERS[name], host.make(), options.seconds)
+            seconds = time.perf_counter() - started
+            yield _row(name, "healthy", "", host.name, words, seconds)
+    for mutant in all_mutants(options.each, options.only):
+        for name in peers:
+            started = time.perf_counter()
+            words = said(PEERS[name], mutant.make()[0], options.seconds) - healthy[name, mutant.host.name]
+            seconds = time.perf_counter() - started
+            yield _row(name, "mutant", mutant.fault.kind, mutant.host.name, words, seconds)
+
+
+def _row(peer: str, group: str, fault: str, host: str, words: set[str], seconds: float) -> dict[str, Any]:
+    return {"peer": peer, "group": group, "fault": fault, "host": host, "said": sorted(words), "seconds": seconds}
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Give the table as Markdown."""
+    lines = ["| tool | faults detected | healthy set-ups with a false alarm |", "|---|---|---|"]
+    for peer in sorted({row["peer"] for row in found}):
+        mine = [row for row in found if row["peer"] == peer]
+        cells = []
+        for group in ("mutant", "healthy"):
+            runs = [row for row in mine if row["group"] == group]
+            count = sum(bool(row["said"]) for row in runs)
+            cells.append(f"{count / len(runs):.1%} ({count}/{len(runs)})" if runs else "–")
+        lines.append(f"| {peer} {PACKAGES.get(peer, '')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the peers and print their table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--each", type=int, default=1, help="how many set-ups each fault is put into")
+    parser.add_argument("--only", default="", help="only mutants whose name holds this text")
+    parser.add_argument("--peers", nargs="+", help="only these")
+    parser.add_argument("--seconds", type=int, default=60, help="the limit of one run")
+    parser.add_argument("--json", type=Path, help="write every row here, one a line, as it comes")
+    parser.add_argument("--read", type=Path, help="run nothing: make the table from what --json wrote")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if options.read:
+        print(table([json.loads(line) for line in options.read.read_text().splitlines()]))
+        return 0
+    found = []
+    for row in rows(options):
+        found.append(row)
+        print(
+            f"\r{len(found)}: {row['peer']} on {row['fault']}@{row['host']}"[:100].ljust(100), end="", file=sys.stderr
+        )
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+    print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
