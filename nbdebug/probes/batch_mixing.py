@@ -13,7 +13,7 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
 from nbdebug.twin.layout import spill, steady_prime
-from nbdebug.twin.locate import Place, Recording, first_place, record
+from nbdebug.twin.locate import Place, Recording, first_place, jittered, record
 from nbdebug.twin.samples import Samples, samples_of
 
 __all__ = ["batch_mixing"]
@@ -26,6 +26,7 @@ def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
     """Replace one sample of a batch and compare what the others get, in eval mode, module by module."""
     require_run(trial)
     samples = samples_of(twin)
+    _settle_and_shake(twin, samples)
     found = _mixing(twin, samples)
     if samples.sure or found.influence <= TELLS:
         return found
@@ -35,6 +36,13 @@ def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
     except NotApplicable:
         either = False
     return replace(found, sure=either)
+
+
+def _settle_and_shake(twin: Twin, samples: Samples) -> None:
+    """Give lazy layers their parameters, then shake all of them: what begins at zero hides what lies before it."""
+    with twin.mode(training=False), torch.no_grad():
+        _reference(twin, samples)
+    jittered(twin.model)
 
 
 def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
@@ -110,9 +118,13 @@ def _shape(recording: Recording) -> tuple[int, ...] | None:
 
 
 def _spill_of(recordings: list[Recording], masks: list[torch.Tensor], count: int) -> float | None:
-    before = recordings[0].predicted
-    pairs = [(before, other.predicted) for other in recordings[1:]]
-    return spill([(a, b) for a, b in pairs if a is not None and b is not None], masks, count)
+    """Give the largest change of an untouched sample in any output that has a dimension for the samples."""
+    reference, *others = ([t for t in r.outputs if t.is_floating_point()] for r in recordings)
+    if any([t.shape for t in other] != [t.shape for t in reference] for other in others):
+        return None
+    rows = zip(reference, *others, strict=True)
+    found = [spill([(before, after) for after in rest], masks, count) for before, *rest in rows]
+    return max((value for value in found if value is not None), default=None)
 
 
 def _first(

@@ -13,7 +13,7 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.layout import spill
-from nbdebug.twin.locate import Place, Recording, first_place, record
+from nbdebug.twin.locate import Place, Recording, first_place, jittered, record
 from nbdebug.twin.samples import Samples, runnable
 
 __all__ = ["next_tokens"]
@@ -43,6 +43,7 @@ def next_tokens(twin: Twin, trial: TrialRun) -> FutureInfluence:
     with twin.mode(training=False):
         batch = runnable(Samples(whole, 0, whole.size, True), ROWS, twin.forward).batch
         found = _sequence(batch)
+        jittered(twin.model)  # what begins at zero hides what lies before it
         if not found.shifted and not _loss_shifts(twin, batch, found):
             return _unshifted(twin, batch, found)
         with torch.no_grad():

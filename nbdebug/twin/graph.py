@@ -116,7 +116,10 @@ class _Watcher:
 def _saved(node: Node, position: tuple[int, ...], shape: Any) -> Iterator[str]:
     """Give the values of the forward pass that the node kept, at the place where the gradient turned bad."""
     for name in ("_saved_self", "_saved_other", "_saved_result", "_saved_exponent"):
-        value = getattr(node, name, None)
+        try:
+            value = getattr(node, name, None)
+        except RuntimeError:  # a checkpoint lets each value be read once
+            return
         if isinstance(value, torch.Tensor):
             yield f"{name.removeprefix('_saved_')} = {value_at(value, position, shape)}"
         elif isinstance(value, (int, float)):

@@ -127,7 +127,7 @@ def _measure(
             other.view(-1)[element] += sign * width
             moved.append(at(other))
         right, left = (moved[0] - middle) / width, (middle - moved[1]) / width
-        if abs(right - left) > 100 * step * (abs(right) + abs(left)) + 1e-6:
+        if abs(right - left) > min(100 * step, 0.1) * (abs(right) + abs(left)) + 1e-6:
             continue
         measured.append((right + left) / 2)
         given.append(float(gradient.flatten()[element]) if gradient is not None else 0.0)
