@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.control import Control
+from nbdebug.errors import plainly
+from nbdebug.options import checked_ids, checked_options
 from nbdebug.progress import progress_bar
 from nbdebug.ranking import ranked
 from nbdebug.registry import registry
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["diagnose", "report_of"]
 
 
+@plainly
 def diagnose(
     model: nn.Module,
     loader: Any,
@@ -53,6 +56,14 @@ def diagnose(
     terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
     dict) is compared with the model's values.
     """
+    checked_options(
+        thresholds=thresholds,
+        time_limit=time_limit,
+        seed=seed,
+        progress=progress,
+        samples=sweep_samples,
+        seconds=sweep_seconds,
+    )
     subject = Subject(
         model,
         loader,
@@ -70,8 +81,8 @@ def diagnose(
         sweep_seconds=sweep_seconds,
     )
     session = Session(subject, control=Control(time_limit=time_limit), thresholds=thresholds, seed=seed)
-    left_out = {session.registry.find(check).id for check in skip}
-    wanted = [session.registry.find(check).id for check in checks] if checks is not None else _all_checks()
+    left_out = {session.registry.find(check).id for check in checked_ids(skip, "skip")}
+    wanted = _all_checks() if checks is None else [session.registry.find(c).id for c in checked_ids(checks, "checks")]
     with progress_bar(session, [check for check in wanted if check not in left_out], shown=progress) as todo:
         started = time.perf_counter()
         session.run(todo)

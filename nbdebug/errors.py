@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 __all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "plainly"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 UNCHANGED = "Nothing of yours was changed."
 
 
@@ -50,10 +52,14 @@ class Cancelled(NbdebugError):
     """Somebody asked the running experiment to stop."""
 
 
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Let an error that is meant for the user leave without the lines of nbdebug that it passed through."""
-    try:
-        yield
-    except (BadInput, TwinRefused) as error:
-        raise error.with_traceback(None) from None
+def plainly(function: F) -> F:
+    """Let an error that is meant for the user leave a function without the lines of nbdebug that it passed through."""
+
+    @wraps(function)
+    def said_plainly(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (BadInput, TwinRefused) as error:
+            raise error.with_traceback(None) from None
+
+    return cast("F", said_plainly)

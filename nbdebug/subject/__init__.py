@@ -15,7 +15,7 @@ from nbdebug.subject.checkpoint import checked_checkpoint
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.loss import LossChoice
 from nbdebug.subject.reading import Reading, describe, read_batch, signature_of, unwrap
-from nbdebug.subject.validation import checked_subject
+from nbdebug.subject.validation import checked_batch, checked_subject
 
 __all__ = ["Batch", "Feed", "LossChoice", "Reading", "Subject", "unwrap"]
 
@@ -49,6 +49,7 @@ class Subject:
             compute_loss=compute_loss,
             class_names=class_names,
             loss_parts=loss_parts,
+            scheduler=scheduler,
         )
         self.model, self.loss_fn, self.optimizer, self.scheduler = model, loss_fn, optimizer, scheduler
         self.train_step, self.compute_loss, self.loss_parts = train_step, compute_loss, loss_parts
@@ -77,6 +78,7 @@ class Subject:
     def reading_of(self, raw: Any) -> Reading:
         """Say how the model eats a batch like this; decided once, on the first batch."""
         if self._reading is None:
+            checked_batch(raw)
             self._reading = read_batch(raw, signature_of(self.model))
         return self._reading
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
@@ -124,27 +126,14 @@ class Feed:
 
     def _opener(self, loader: Any) -> Callable[[], Iterable[Any]]:
         """Find a way to read something that is not a DataLoader from its beginning, again and again."""
-        if loader is None:
-            raise _bad(self.name, "it is None", f"pass a DataLoader as {self.name}")
-        if isinstance(loader, torch.Tensor):
-            raise _bad(self.name, f"it is a tensor of shape {tuple(loader.shape)}", f"pass [({self.name}, targets)]")
-        if isinstance(loader, (str, bytes)):
-            raise _bad(self.name, f"it is the text {str(loader)[:40]!r}", "pass the loader itself, not its name")
-        if isinstance(loader, Dataset):
-            raise _bad(
-                self.name,
-                f"it is a {type(loader).__name__}, a data set and not a loader",
-                f"wrap it: DataLoader({self.name}, batch_size=32, shuffle=True)",
-            )
+        wrong = _not_a_loader(loader, self.name)
+        if wrong is not None:
+            raise _bad(self.name, *wrong)
         if isinstance(loader, tuple) and loader and all(isinstance(x, torch.Tensor) for _, x in leaves(loader)):
             self.notes.append(f"{self.name} is one batch; everything that is said about the data holds for it alone.")
             return lambda: [loader]
         if isinstance(loader, (list, tuple)):
             return lambda: loader
-        if isinstance(loader, dict):
-            raise _bad(
-                self.name, "it is a dict", "if it is one batch, pass [batch]; if it holds loaders, pass one of them"
-            )
         if hasattr(loader, "__iter__"):
             return self._reiterable(loader)
         if callable(loader):
@@ -159,6 +148,59 @@ class Feed:
                 f"pass a function that makes a new one ({self.name}=lambda: make_batches()) or a list of a few batches",
             )
         return copied_source(loader, self.notes, self.name)
+
+
+def _not_a_loader(loader: Any, name: str) -> tuple[str, str] | None:
+    """Say what was handed over in the place of a loader, and what to hand over instead."""
+    kind = type(loader).__name__
+    wrap = f"DataLoader({name}, batch_size=32, shuffle=True)"
+    known: list[tuple[bool, str, str]] = [
+        (loader is None, "it is None", f"pass a DataLoader as {name}"),
+        (
+            isinstance(loader, type),
+            f"it is the class {getattr(loader, '__name__', kind)}",
+            "make one: DataLoader(data, 32)",
+        ),
+        (
+            isinstance(loader, torch.nn.Module),
+            f"it is the model {kind}",
+            "the order is model, loader, loss_fn, optimizer",
+        ),
+        (
+            isinstance(loader, torch.optim.Optimizer),
+            f"it is the optimizer {kind}",
+            "the order is model, loader, loss_fn",
+        ),
+        (isinstance(loader, torch.Tensor), f"it is a tensor, {_shape(loader)}", f"pass one batch: [({name}, targets)]"),
+        (
+            isinstance(loader, np.ndarray),
+            f"it is an array, {_shape(loader)}",
+            "DataLoader(TensorDataset(inputs, targets), 32)",
+        ),
+        (hasattr(loader, "iloc"), f"it is a {kind} of pandas", "DataLoader(TensorDataset(inputs, targets), 32)"),
+        (
+            isinstance(loader, (str, bytes)),
+            f"it is the text {str(loader)[:40]!r}",
+            "pass the loader itself, not its name",
+        ),
+        (
+            isinstance(loader, PurePath),
+            f"it is the path {loader}",
+            "read it into a data set and wrap that in a DataLoader",
+        ),
+        (isinstance(loader, Dataset), f"it is a {kind}, a data set and not a loader", f"wrap it: {wrap}"),
+        (
+            isinstance(loader, dict),
+            "it is a dict",
+            "if it is one batch, pass [batch]; if it holds loaders, pass one of them",
+        ),
+        (isinstance(loader, (set, frozenset)), "it is a set, which has no order", "pass a list of batches"),
+    ]
+    return next(((seen, do) for holds, seen, do in known if holds), None)
+
+
+def _shape(value: Any) -> str:
+    return f"shape {tuple(getattr(value, 'shape', ()))}"
 
 
 def _index_batches(loader: Any) -> Iterator[list[Any]]:

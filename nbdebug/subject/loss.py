@@ -77,7 +77,7 @@ TOTAL_NAMES = ("loss", "total", "total_loss")
 def total_of(value: Any) -> Any:
     """Give the one number among what a loss returned: the value itself, its entry "loss", or the first of a tuple.
 
-    A mapping of terms without a total is summed, as every loop that gets one does. What is no number comes back as None.
+    A mapping of terms without a total is summed, as every loop that gets one does. What is no number comes back None.
     """
     if isinstance(value, torch.Tensor):
         return value

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput
+from nbdebug.subject.nest import leaves
 
-__all__ = ["checked_subject"]
+__all__ = ["checked_batch", "checked_subject"]
 
 
 def checked_subject(
@@ -22,11 +23,15 @@ def checked_subject(
     compute_loss: Any,
     class_names: Any,
     loss_parts: Any = None,
+    scheduler: Any = None,
 ) -> None:
     """Look at every argument before anything runs."""
     _check_model(model)
-    _check_loss(loss_fn)
+    _check_loss(loss_fn, model)
+    if compute_loss is None:
+        _check_arguments_of_loss(loss_fn)
     _check_optimizer(optimizer)
+    _check_scheduler(scheduler)
     _check_function(train_step, "train_step", ("model", "batch", "loss_fn", "optimizer"))
     _check_function(compute_loss, "compute_loss", ("model", "batch", "loss_fn"))
     _check_function(loss_parts, "loss_parts", ("model", "batch", "loss_fn"))
@@ -48,7 +53,14 @@ def _check_model(model: Any) -> None:
             "model",
             f"it is a {type(model).__name__}",
             "a torch.nn.Module",
-            "pass the network itself first, then the loader",
+            "pass the network itself first, then the loader: diagnose(model, loader)",
+        )
+    if getattr(type(model), "forward", None) is nn.Module.forward and "forward" not in vars(model):
+        raise _bad(
+            "model",
+            f"it is a {type(model).__name__} without a forward, so it cannot be called",
+            "a torch.nn.Module that takes inputs and gives outputs",
+            "pass the network that uses these modules, or put them into a torch.nn.Sequential",
         )
     sharded = [name for name, part in model.named_modules() if "FullyShardedDataParallel" in type(part).__name__]
     if sharded:
@@ -58,17 +70,32 @@ def _check_model(model: Any) -> None:
             "a model whose parameters are all in this process",
             "hand over the model before it is wrapped",
         )
-    meta = next((name for name, tensor in model.named_parameters() if tensor.is_meta), None)
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    meta = next((name for name, tensor in tensors if tensor.is_meta), None)
     if meta is not None:
         raise _bad(
             "model",
-            f"the parameter {meta!r} is on the meta device and has no values",
+            f"its tensor {meta!r} is on the meta device and has no values",
             "a model with values",
             "call model.to_empty(device=…) and initialise it, or load its weights",
         )
 
 
-def _check_loss(loss_fn: Any) -> None:
+def _check_loss(loss_fn: Any, model: Any) -> None:
+    if loss_fn is not None and loss_fn is model:
+        raise _bad(
+            "loss_fn",
+            "it is the model itself",
+            "a function of output and target",
+            "pass the loss, or leave it out where the model returns its own",
+        )
+    if isinstance(loss_fn, torch.optim.Optimizer):
+        raise _bad(
+            "loss_fn",
+            f"it is the optimizer {type(loss_fn).__name__}",
+            "a function of output and target",
+            "the order is model, loader, loss_fn, optimizer",
+        )
     if isinstance(loss_fn, type):
         raise _bad(
             "loss_fn", f"it is the class {loss_fn.__name__}", "a loss that can be called", f"write {loss_fn.__name__}()"
@@ -94,12 +121,40 @@ def _check_loss(loss_fn: Any) -> None:
             "a function of output and target",
             "pass for example torch.nn.CrossEntropyLoss()",
         )
-    if isinstance(loss_fn, torch.optim.Optimizer):
+
+
+def _check_arguments_of_loss(loss_fn: Any) -> None:
+    """Refuse a loss of three or more arguments, such as CTC, because nobody can guess what they are."""
+    if loss_fn is None:
+        return
+    function = loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn
+    try:
+        inspect.signature(function).bind("output", "target")
+    except TypeError as error:
         raise _bad(
             "loss_fn",
-            "it is an optimizer",
+            f"it cannot be called with (output, target): {error}",
             "a function of output and target",
-            "the order is model, loader, loss_fn, optimizer",
+            "say how your batch gets to your loss: compute_loss=lambda model, batch, loss_fn: …",
+        ) from None
+    except ValueError:
+        return  # a built-in without a signature: the first call will tell
+
+
+def _check_scheduler(scheduler: Any) -> None:
+    seen = ""
+    if isinstance(scheduler, type):
+        seen = f"it is the class {scheduler.__name__}"
+    elif isinstance(scheduler, torch.optim.Optimizer):
+        seen = f"it is the optimizer {type(scheduler).__name__}"
+    elif scheduler is not None and not callable(getattr(scheduler, "step", None)):
+        seen = f"it is a {type(scheduler).__name__} without a step"
+    if seen:
+        raise _bad(
+            "scheduler",
+            seen,
+            "a scheduler made for your optimizer",
+            "pass scheduler=torch.optim.lr_scheduler.StepLR(optimizer, …), or leave it out",
         )
 
 
@@ -133,6 +188,13 @@ def _check_optimizer(optimizer: Any) -> None:
 def _check_function(function: Any, name: str, parameters: tuple[str, ...]) -> None:
     if function is None:
         return
+    if isinstance(function, type):
+        raise _bad(
+            name,
+            f"it is the class {function.__name__}",
+            f"a function {name}({', '.join(parameters)})",
+            "pass a function",
+        )
     wanted = f"a function {name}({', '.join(parameters)}) that returns the loss"
     if not callable(function):
         raise _bad(
@@ -166,6 +228,24 @@ def _check_names(names: Any) -> None:
             "a list with one name for each class",
             "pass a list of strings",
         )
+
+
+def checked_batch(raw: Any) -> None:
+    """Refuse a batch without any tensor: what a model eats has to be converted first."""
+    parts = [leaf for _, leaf in leaves(raw)]
+    if any(isinstance(part, (torch.Tensor, torch.nn.utils.rnn.PackedSequence)) for part in parts):
+        return
+    kinds = sorted({type(part).__name__ for part in parts})
+    inside = "nothing" if not parts else f"{len(parts)} × {', '.join(kinds)}"
+    arrays = any(type(part).__module__.startswith("numpy") for part in parts)
+    raise _bad(
+        "loader",
+        f"its first batch is a {type(raw).__name__} that holds {inside} and no tensor",
+        "batches of tensors, such as (inputs, targets)",
+        "convert with torch.as_tensor in your data set"
+        if arrays
+        else "pass a DataLoader, or a list of (inputs, targets)",
+    )
 
 
 def _bad(where: str, seen: str, expected: str, do: str) -> BadInput:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from nbdebug.control import Control
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.subject import Batch, LossChoice, Subject, unwrap
 from nbdebug.subject.loss import infer_loss, main_output, own_loss, total_of
 from nbdebug.subject.rebinding import Rebinder
@@ -98,8 +98,10 @@ class Twin:
         self.control.poll()
         if self.train_step is None:
             return self.plain_step(batch)
-        loss = self.user_step(batch)
-        return float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss)
+        loss = total_of(self.user_step(batch))
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise NotApplicable("train_step does not return the loss; end it with `return loss`")
+        return float(loss.detach())
 
     def user_step(self, batch: Batch) -> Any:
         """Call the user's own training step on this batch and give whatever it returns."""
@@ -152,6 +154,13 @@ class Twin:
             loss: Any = value if isinstance(value, torch.Tensor) else total_of(value)
         finally:
             handle.remove()
+        if loss is None:
+            raise BadInput(
+                f"it returned a {type(value).__name__} and no loss",
+                where="compute_loss",
+                expected="a function compute_loss(model, batch, loss_fn) that returns the loss as a tensor",
+                do="end it with `return loss`",
+            )
         output = seen[-1] if seen else None
         return Outcome(output, main_output(output) if output is not None else None, loss)
 

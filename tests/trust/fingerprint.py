@@ -84,7 +84,9 @@ def _inside(part: Any) -> list[tuple[str, Any]]:
     if isinstance(part, torch.Tensor):
         return [(".grad", part.grad)] if part.is_leaf and part.grad is not None else []
     if isinstance(part, dict):
-        pairs = [(f"[{key if isinstance(key, (str, int)) else index}]", v) for index, (key, v) in enumerate(part.items())]
+        pairs = [
+            (f"[{key if isinstance(key, (str, int)) else index}]", v) for index, (key, v) in enumerate(part.items())
+        ]
         return [*pairs, *((f".key[{index}]", key) for index, key in enumerate(part))]
     if isinstance(part, (list, tuple, set, frozenset)):
         return [(f"[{index}]", item) for index, item in enumerate(part)]
@@ -263,10 +265,17 @@ def _torch_facts() -> Iterator[tuple[str, Any]]:
     yield "cudnn", (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)
     yield "anomaly", (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())
     yield "torch threads", (torch.get_num_threads(), torch.get_float32_matmul_precision())
-    yield "autocast", (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled())
+    yield (
+        "autocast",
+        (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()),
+    )
     yield "function modes", (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack())
     global_hooks = torch.nn.modules.module
     yield (
         "global hooks",
-        (len(global_hooks._global_forward_hooks), len(global_hooks._global_forward_pre_hooks), torch.is_warn_always_enabled()),
+        (
+            len(global_hooks._global_forward_hooks),
+            len(global_hooks._global_forward_pre_hooks),
+            torch.is_warn_always_enabled(),
+        ),
     )

@@ -154,7 +154,11 @@ def _run_all(
 
 def _specs(probes: list[str] | None) -> list[ProbeSpec]:
     known = registry.load().probes.values()
-    return [spec for spec in known if spec.function.__module__.startswith("nbdebug.") and (not probes or spec.name in probes)]
+    return [
+        spec
+        for spec in known
+        if spec.function.__module__.startswith("nbdebug.") and (not probes or spec.name in probes)
+    ]
 
 
 def _gather(session: Session, spec: ProbeSpec) -> None:
@@ -193,7 +197,10 @@ def main() -> None:
     for case in [one for one in all_cases() if not wanted or one.name in wanted][::stride]:
         found, begun = len(tally.differences), time.perf_counter()
         examine(case, tally, faults=list(FAULTS))
-        print(f"{case.name}: {time.perf_counter() - begun:.1f} s, {len(tally.differences) - found} differences", flush=True)
+        print(
+            f"{case.name}: {time.perf_counter() - begun:.1f} s, {len(tally.differences) - found} differences",
+            flush=True,
+        )
         for line in tally.differences[found:][:12]:
             print("   ", line)
     print(f"{tally} in {time.perf_counter() - started:.0f} s")

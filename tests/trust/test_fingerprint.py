@@ -37,7 +37,9 @@ def test_every_probe_leaves_no_trace() -> None:
     tally = Tally()
     examine(CASES[0], tally, faults=["SIGINT twice"])
     assert not tally.differences, "\n".join(tally.differences[:20])
-    assert len(tally.probes) == len([p for p in registry.probes.values() if p.function.__module__.startswith("nbdebug.")])
+    assert len(tally.probes) == len(
+        [p for p in registry.probes.values() if p.function.__module__.startswith("nbdebug.")]
+    )
 
 
 @pytest.mark.slow

@@ -25,10 +25,19 @@ def training(make: Training) -> Training:
     return make
 
 
-def run(model: nn.Module, batches: Any, optimizer: Any, *, scheduler: Any = None, every: int = 1, **more: Any) -> Moments:
+def run(
+    model: nn.Module, batches: Any, optimizer: Any, *, scheduler: Any = None, every: int = 1, **more: Any
+) -> Moments:
     """Train for two epochs, accumulating over so many batches, and stop before, in the middle and after."""
     loss_fn = nn.CrossEntropyLoss()
-    setup = {"model": model, "loader": batches, "loss_fn": loss_fn, "optimizer": optimizer, "scheduler": scheduler, **more}
+    setup = {
+        "model": model,
+        "loader": batches,
+        "loss_fn": loss_fn,
+        "optimizer": optimizer,
+        "scheduler": scheduler,
+        **more,
+    }
     yield "before", setup
     for epoch in range(2):
         for index, (values, labels) in enumerate(batches):

@@ -130,9 +130,7 @@ def step_that_names_everything() -> dict[str, Any]:
         note(float(loss.detach()))
         return loss
 
-    return classify(
-        model, optimizer=optimizer, train_step=train_step, also=[scaler, average, HISTORY, lambda: STEPS]
-    )
+    return classify(model, optimizer=optimizer, train_step=train_step, also=[scaler, average, HISTORY, lambda: STEPS])
 
 
 @case()
