@@ -10,7 +10,7 @@ import torch
 
 from nbdebug.evidence.learning import Curve, Fit
 from nbdebug.subject import Batch
-from nbdebug.twin import Twin
+from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.task import class_dim, task_of
 
 __all__ = ["fit_of", "hurry", "judge", "learning_rate", "scale_learning_rate", "train_on"]
@@ -94,9 +94,20 @@ def fit_of(twin: Twin, batch: Batch) -> Fit | None:
         with twin.mode(training):
             outcome = twin.run(batch)
         fit = _fit(outcome.output, outcome.predicted, batch)
-        if fit is not None:
+        if fit is not None and (fit.measure == "accuracy" or _in_units_of_targets(twin, outcome, batch)):
             fits.append(fit)
     return max(fits, key=lambda fit: fit.value, default=None)
+
+
+def _in_units_of_targets(twin: Twin, outcome: Outcome, batch: Batch) -> bool:
+    """Whether the loss compares outputs with targets as they are; rates, logits and scaled outputs are other things."""
+    if twin.compute_loss is not None or not isinstance(outcome.output, torch.Tensor):
+        return False
+    try:
+        exact = twin.loss_of(batch.target.reshape(outcome.output.shape).to(outcome.output.dtype), batch)
+    except Exception:
+        return False
+    return abs(float(exact)) <= abs(float(outcome.loss))
 
 
 def _fit(output: object, predicted: torch.Tensor | None, batch: Batch) -> Fit | None:
