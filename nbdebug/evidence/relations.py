@@ -42,6 +42,13 @@ class Table:
     total: int | None = None
     images: tuple[int, int, int] | None = None  # channels, height and width of the first input, where it is an image
     target_is_input: bool = False
+    digests: tuple[bytes, ...] = ()
+    late: bool = False  # the time was over before the samples were
+
+    @property
+    def is_all(self) -> bool:
+        """Whether no further sample could be had, or only slowly."""
+        return self.late or self.total == len(self)
 
     def __len__(self) -> int:
         """Give the number of samples that were drawn."""
@@ -238,8 +245,9 @@ class Rereading:
 class Augmentation:
     """How well the index of a sample can be told from one random reading of it, by the other readings.
 
-    `recognised` is the better of two ways (nearest reading, nearest mean); chance is one over the number of samples.
-    `kinship` tells the same for the label instead of the index, where there are classes.
+    `recognised` is the best of three ways (nearest reading, nearest mean, nearest by values in order of size); chance
+    is one over the number of samples. The gains say how far simple models get from chance to perfect in predicting the
+    class of clean samples, of augmented ones, and of augmented ones by their values in order of size.
     """
 
     samples: int
@@ -248,6 +256,9 @@ class Augmentation:
     chance: float
     p: float
     upper: float
+    clean_gain: float | None = None
+    gain: float = 0.0
+    sorted_gain: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ TRAINED_ON = 600  # few enough to be learned by heart in some hundred steps, whe
 STEPS = 3000
 SECONDS = 20.0
 CHUNK = 8  # held-out samples whose loss is compared as one
-BY_HEART = 0.3  # of the loss: so much better do their own targets fit samples that were learned by heart
+BY_HEART = 0.2  # of the loss: so much better do their own targets fit samples that were learned by heart
 LOOKS = 12  # how often the training is interrupted to see whether the answer is clear
 
 

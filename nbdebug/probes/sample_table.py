@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -46,19 +47,16 @@ def _table(subject: Subject, feed: Feed, control: Control, start: float, width: 
     targets: Labels = []
     indices: list[int] = []
     same, shape, name = False, None, ""
+    digests: list[bytes] = []
+    begin, seconds = time.monotonic(), min(SECONDS, subject.sweep_seconds)
 
     def tell(fraction: float) -> None:
         control.progress(start + width * fraction, f"drawing samples of {feed.name}")
 
-    for part in drawn(
-        feed,
-        subject.wrap,
-        count=min(ROWS, subject.sweep_samples),
-        seconds=min(SECONDS, subject.sweep_seconds),
-        tell=tell,
-    ):
+    for part in drawn(feed, subject.wrap, count=min(ROWS, subject.sweep_samples), seconds=seconds, tell=tell):
         inputs.append(columns_of(part.batch))
         indices.extend(part.indices)
+        digests.extend(digests_of(part.batch))
         shape = shape or _image_shape(part.batch)
         name, target = next(iter(part.batch.targets.items()), ("", None))
         same = same or _is_an_input(target, part.batch)
@@ -79,6 +77,8 @@ def _table(subject: Subject, feed: Feed, control: Control, start: float, width: 
         feed.total,
         shape,
         same,
+        tuple(digests[: len(rows)]),
+        time.monotonic() - begin > seconds,
     )
 
 

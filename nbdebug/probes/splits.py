@@ -46,18 +46,23 @@ def splits(subject: Subject, samples: Samples, control: Control) -> Splits:
     if samples.random:
         plain = without_augmentation(subject.feed, feeds[0])
         source, blind = plain or source, "" if plain else "training samples are changed at random when they are read"
-    train = _digests(subject, source, POOL, control, 0.0, 0.5)
+    train = _digests(subject, source, samples.clean, control, 0.0, 0.5)
     pairs = []
     for number, feed in enumerate(feeds):
-        held = _digests(subject, feed, HELD_OUT, control, 0.5 + 0.4 * number / len(feeds), 0.4 / len(feeds))
         table = next(t for t in samples.others if t.name == feed.name)
+        held = _digests(subject, feed, table, control, 0.5 + 0.4 * number / len(feeds), 0.4 / len(feeds))
         pairs.append(_compare(subject, feed, train, held, samples.clean, table, blind))
     return Splits(tuple(pairs))
 
 
-def _digests(subject: Subject, feed: Feed, count: int, control: Control, start: float, width: float) -> _Digests:
+def _digests(subject: Subject, feed: Feed, table: Table, control: Control, start: float, width: float) -> _Digests:
+    """Digest as many samples as time allows; those of the table are enough where there are no more to be had."""
     places: Places = defaultdict(list)
-    seen = 0
+    if table.is_all:
+        for index, digest in zip(table.indices, table.digests, strict=True):
+            places[digest].append(index)
+        return _Digests(places, len(table))
+    seen, count = 0, POOL if table.name == "loader" else HELD_OUT
 
     def tell(fraction: float) -> None:
         control.progress(start + width * fraction, f"comparing samples of {feed.name}")

@@ -38,10 +38,18 @@ def on_images(transform: Any) -> dict[str, Any]:
     return {"model": model, "loader": DataLoader(Augmented(IMAGES, DIGITS, transform), 64, shuffle=True)}
 
 
+def shredded(image: torch.Tensor) -> torch.Tensor:
+    """Put every pixel somewhere else."""
+    return image.flatten()[torch.randperm(64)].view(1, 8, 8)
+
+
 @patient(CHECK, where="loader")
 def shuffled_pixels() -> dict[str, Any]:
-    """A random crop gone wrong: every pixel ends somewhere else."""
-    return on_images(lambda image: image.flatten()[torch.randperm(64)].view(1, 8, 8) * 0 + torch.rand(1, 8, 8))
+    """Every pixel ends somewhere else; the validation images are clean."""
+    setup, order = on_images(shredded), torch.randperm(1797)
+    clean = Augmented(IMAGES[order[1200:]], DIGITS[order[1200:].numpy()], lambda image: image)
+    data = Augmented(IMAGES[order[:1200]], DIGITS[order[:1200].numpy()], shredded)
+    return setup | {"loader": DataLoader(data, 64, shuffle=True), "val_loader": DataLoader(clean, 64)}
 
 
 @patient(CHECK, where="loader")
@@ -79,6 +87,17 @@ def test_honest_augmentation_is_clean() -> None:
 def test_noise_as_large_as_the_signal_is_clean() -> None:
     data = Augmented(ROWS, ANSWERS, lambda row: row + torch.randn_like(row))
     assert status({"model": nn.Linear(30, 2), "loader": DataLoader(data, 32, shuffle=True)}) == "clean"
+
+
+def test_shuffling_the_points_of_a_set_is_clean() -> None:
+    """Clouds of points whose order means nothing."""
+    chance = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (600,), generator=chance)
+    clouds = torch.randn(600, 20, 2, generator=chance) * (1 + labels[:, None, None])
+    train = Augmented(clouds[:450], labels[:450], lambda cloud: cloud[torch.randperm(20)])
+    val = Augmented(clouds[450:], labels[450:], lambda cloud: cloud)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(40, 3))
+    assert status({"model": model, "loader": DataLoader(train, 32), "val_loader": DataLoader(val, 32)}) == "clean"
 
 
 def test_no_augmentation_is_skipped() -> None:
