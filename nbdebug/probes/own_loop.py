@@ -21,6 +21,7 @@ from nbdebug.twin.taps import tensors_in
 __all__ = ["own_loop"]
 
 CALLS = 6
+SCALED = 100.0  # a gradient that shrinks so much before the step is compared with that of the plain loss
 CALLS_AT_MOST = 40  # gradient accumulation may take a step only every so many calls
 
 
@@ -84,13 +85,25 @@ class _Notes:
             backwards=self.backwards,
             steps=self.steps,
             leftover=self.leftover,
-            raw_norm=math.sqrt(sum(norm**2 for norm in self._raw.values())),
+            raw_norm=self._raw_norm(batch),
             used_norm=self.used_norm,
             change=change,
             step_without_gradient=self.idle_step,
             training_mode=self.training,
             keeps_graph=isinstance(loss, torch.Tensor) and loss.requires_grad,
         )
+
+    def _raw_norm(self, batch: Batch) -> float:
+        """Give the gradient's norm after backward; a gradient scaler's factor is not counted in."""
+        raw = math.sqrt(sum(norm**2 for norm in self._raw.values()))
+        if self.used_norm == 0.0 or raw < SCALED * self.used_norm:
+            return raw
+        trained = [p for p in self.held if p.requires_grad]
+        try:
+            gradients = torch.autograd.grad(self.twin.run(batch.clone()).loss, trained, allow_unused=True)
+        except RuntimeError:
+            return raw
+        return min(raw, math.sqrt(sum(_norm(gradient) ** 2 for gradient in gradients)))
 
     def graphs_alive(self) -> int:
         """Count the graphs of earlier calls that something still holds."""
