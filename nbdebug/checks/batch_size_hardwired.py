@@ -58,6 +58,8 @@ def batch_size_hardwired(sizes: BatchSizes) -> Iterator[Finding]:
 
 def _severity(sizes: BatchSizes, hardwired: bool) -> Severity:
     """A size that never comes is worth a note, one that comes is a bug."""
-    if not hardwired or sizes.batches == 1 or not sizes.sure:
+    if not hardwired or not sizes.sure:
         return "note"
-    return "bug" if sizes.meets_others else "suspect"
+    if sizes.meets_others:
+        return "bug"
+    return "note" if sizes.single else "suspect"

@@ -41,33 +41,33 @@ def custom_backward_wrong(
     said: set[tuple[str, str]] = set()
     for gradient in custom.gradients:
         wrong = gradient.error > (error if gradient.precision == "double" else error_in_single)
+        name = gradient.function, gradient.argument
+        if gradient.nature == "steps" or name in said or not (wrong or gradient.flat_but_given):
+            continue
+        said.add(name)
         deliberate = gradient.function in estimators or bool(_ON_PURPOSE.search(gradient.function))
-        if not (wrong or gradient.flat_but_given) or gradient.nature == "steps":
-            continue
-        if (gradient.function, gradient.argument) in said:
-            continue
-        said.add((gradient.function, gradient.argument))
-        yield Finding(
-            f"{gradient.function} gives for its argument {gradient.argument!r} {_how(gradient, wrong)} "
-            f"({gradient.probed} elements compared), in {gradient.where}.",
-            where=gradient.where,
-            severity=_severity(wrong, deliberate),
-            evidence={
-                "relative error": gradient.error,
-                "given / measured": gradient.ratio,
-                "given where the forward is flat": gradient.flat_but_given,
-                "precision": gradient.precision,
-                "threshold": error,
-                "source": "torch.autograd.gradcheck",
-            },
-            remedies=(
-                Remedy(
-                    "Check it by itself.",
-                    f"torch.autograd.gradcheck({gradient.function}.apply, inputs_in_double_precision)",
-                ),
-            ),
-            exhibit=Bars(("relative error", "allowed"), (gradient.error, error), log=True),
-        )
+        yield _finding(gradient, wrong, "note" if deliberate else "bug" if wrong else "suspect", error)
+
+
+def _finding(gradient: CustomGradient, wrong: bool, severity: Severity, allowed: float) -> Finding:
+    return Finding(
+        f"{gradient.function} gives for its argument {gradient.argument!r} {_how(gradient, wrong)} "
+        f"({gradient.probed} elements compared), in {gradient.where}.",
+        where=gradient.where,
+        severity=severity,
+        evidence={
+            "relative error": gradient.error,
+            "given / measured": gradient.ratio,
+            "given where the forward is flat": gradient.flat_but_given,
+            "precision": gradient.precision,
+            "threshold": allowed,
+            "source": "torch.autograd.gradcheck",
+        },
+        remedies=(
+            Remedy("Check it by itself.", f"torch.autograd.gradcheck({gradient.function}.apply, inputs_in_double)"),
+        ),
+        exhibit=Bars(("relative error", "allowed"), (gradient.error, allowed), log=True),
+    )
 
 
 def _how(gradient: CustomGradient, wrong: bool) -> str:
@@ -78,9 +78,3 @@ def _how(gradient: CustomGradient, wrong: bool) -> str:
     if gradient.ratio < 0:
         return f"a gradient that points the other way ({gradient.ratio:.2f} times the slope of its forward)"
     return f"a gradient that is {gradient.error:.0%} off the slope of its forward (about {gradient.ratio:.2f} times it)"
-
-
-def _severity(wrong: bool, deliberate: bool) -> Severity:
-    if deliberate:
-        return "note"
-    return "bug" if wrong else "suspect"

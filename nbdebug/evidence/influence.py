@@ -47,7 +47,7 @@ class BatchSizes:
     tried: tuple[int, ...]
     failures: tuple[SizeFailure, ...]
     meets_others: bool  # whether the loaders give batches of another size as well
-    batches: int | None  # how many batches the loader has
+    single: bool  # whether one batch, put together by hand, is all that there is, as for one whole graph
     sure: bool = True  # whether the first dimension is surely that of the samples
 
 

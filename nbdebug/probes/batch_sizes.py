@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader
 
 from nbdebug.control import Control
 from nbdebug.errors import NbdebugError, NotApplicable
@@ -46,7 +47,9 @@ def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
     others = _other_sizes(twin.subject.feed, own)
     if twin.subject.val_feed is not None:
         others = others or _other_sizes(twin.subject.val_feed, own)
-    return BatchSizes(own, tuple(sizes), tuple(failures), others, twin.subject.feed.batch_count, samples.sure)
+    feed = twin.subject.feed
+    single = feed.batch_count == 1 and not isinstance(feed.loader, DataLoader)
+    return BatchSizes(own, tuple(sizes), tuple(failures), others, single, samples.sure)
 
 
 def _refuse_other_layouts(samples: Samples) -> None:

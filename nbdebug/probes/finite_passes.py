@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nbdebug.control import Control
-from nbdebug.errors import Cancelled, NbdebugError, OutOfTime
+from nbdebug.errors import NbdebugError
 from nbdebug.evidence import FinitePasses, NonFinite, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
@@ -18,7 +18,7 @@ from nbdebug.subject.drawing import seed_all
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.births import Birth, OperationWatch, is_bad
 from nbdebug.twin.graph import NodeOwners, first_bad_node
-from nbdebug.twin.samples import several_batches
+from nbdebug.twin.samples import runs, several_batches
 from nbdebug.twin.taps import paths_of, tapped, tensors_in
 
 __all__ = ["finite_passes"]
@@ -34,10 +34,13 @@ def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses
     twin.ready_to_train()
     batches, quiet, bad_inputs, trains = several_batches(twin, BATCHES), None, 0, True
     begun, seen = time.monotonic(), 0
-    modes = ("training", "eval") if _runs_in_eval(twin, batches[0]) else ("training",)
+    with twin.mode(training=False):  # some models give something else there, and no loss
+        modes = ("training", "eval") if runs(twin.run, batches[0]) else ("training",)
     for index, batch in enumerate(batches):
         if seen and time.monotonic() - begun > SECONDS:
             break
+        if seen and not runs(twin.run, batch):
+            continue  # forward-fails says so
         control.progress(index / len(batches), f"looking for NaN in batch {index}")
         for mode in modes:
             twin.model.zero_grad(set_to_none=True)
@@ -50,18 +53,6 @@ def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses
                 return FinitePasses(seen + 1, **{found[0]: found[1]}, bad_inputs=bad_inputs, has_gradient=trains)
         seen += 1
     return FinitePasses(seen, quiet=quiet, bad_inputs=bad_inputs, has_gradient=trains)
-
-
-def _runs_in_eval(twin: Twin, batch: Batch) -> bool:
-    """Whether there is a loss in eval mode, too; some models give something else there."""
-    try:
-        with twin.mode(training=False), torch.no_grad():
-            twin.run(batch)
-        return True
-    except (Cancelled, OutOfTime):
-        raise
-    except Exception:
-        return False
 
 
 def _examine(twin: Twin, batch: Batch, index: int, mode: str) -> tuple[tuple[str, NonFinite] | None, bool]:

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbdebug.control import Control
-from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import IgnoredPart, InputInfluence, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
@@ -18,7 +18,7 @@ from nbdebug.subject.drawing import seed_all
 from nbdebug.twin import Twin
 from nbdebug.twin.layout import relative_change
 from nbdebug.twin.locate import SEED, jittered
-from nbdebug.twin.samples import runnable, samples_of, several_batches
+from nbdebug.twin.samples import runnable, runs, samples_of, several_batches
 from nbdebug.twin.taps import tensors_in
 
 __all__ = ["input_influence"]
@@ -65,7 +65,7 @@ class _Laboratory:
 
     def __init__(self, twin: Twin, control: Control) -> None:
         self.twin, self.control = twin, control
-        drawn = [samples_of(twin, batch) for batch in several_batches(twin, BATCHES)]
+        drawn = [samples_of(twin, batch) for batch in several_batches(twin, BATCHES) if runs(twin.run, batch)]
         self.batches = [runnable(samples, SAMPLES, twin.run) for samples in drawn if samples.count > 1]
         if not self.batches:
             raise NotApplicable("a batch of one sample leaves nothing to exchange with")
@@ -77,13 +77,7 @@ class _Laboratory:
 
     def _runs(self, training: bool) -> bool:
         """Whether there is a loss in this mode; some models give something else in eval mode."""
-        try:
-            self._run(self.batches[0].batch, training, 0)
-            return True
-        except (Cancelled, OutOfTime):
-            raise
-        except Exception:
-            return False
+        return runs(lambda batch: self._run(batch, training, 0), self.batches[0].batch)
 
     @property
     def names(self) -> list[str]:

@@ -13,7 +13,7 @@ from nbdebug.twin import Twin
 from nbdebug.twin.births import is_bad
 from nbdebug.twin.layout import relative_change
 from nbdebug.twin.locate import Place, Recording, aligned, jittered, place_at, record
-from nbdebug.twin.samples import Samples, runnable, samples_of
+from nbdebug.twin.samples import Samples, runnable, runs, samples_of
 
 __all__ = ["output_response"]
 
@@ -71,15 +71,7 @@ def _others(twin: Twin, samples: Samples) -> list[Batch]:
 
 def _needs_loss(twin: Twin, batch: Batch) -> bool:
     """Whether the model cannot be called with what the batch holds, so that only compute_loss knows how."""
-    if twin.compute_loss is None:
-        return False
-    try:
-        twin.forward(batch)
-        return False
-    except NbdebugError:
-        raise
-    except Exception:
-        return True
+    return twin.compute_loss is not None and not runs(twin.forward, batch)
 
 
 def _pair(twin: Twin, batch: Batch, others: list[Batch], whole: bool) -> list[Recording]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
 from nbdebug.subject import Batch, Subject
 from nbdebug.twin import Twin
 
-__all__ = ["Samples", "runnable", "samples_of", "several_batches"]
+__all__ = ["Samples", "runnable", "runs", "samples_of", "several_batches"]
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,23 @@ class Samples:
         return {n for t in tensors for dim, n in enumerate(t.shape) if dim != self.axis and n > 1}
 
 
+def runs(run: Callable[[Batch], Any], batch: Batch) -> bool:
+    """Whether this batch goes through without an error."""
+    try:
+        with torch.no_grad():
+            run(batch)
+        return True
+    except (Cancelled, OutOfTime):
+        raise
+    except Exception:
+        return False
+
+
 def runnable(samples: Samples, count: int, run: Callable[[Batch], Any]) -> Samples:
     """Give the first so many samples if they run, and all of them where the model wants its own batch size."""
     for chosen in (samples.head(count), samples):
-        try:
-            with torch.no_grad():
-                run(chosen.batch)
+        if runs(run, chosen.batch):
             return chosen
-        except NbdebugError:
-            raise
-        except Exception:
-            continue
     raise NotApplicable("the model does not run in this way on its batch")
 
 
