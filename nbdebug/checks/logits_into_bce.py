@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
@@ -34,9 +35,10 @@ def logits_into_bce(
     if not heads:
         raise NotApplicable("the loss does not take the logarithm of its inputs")
     for head in heads:
-        if head.low >= -slack and head.high <= 1 + slack:
-            continue
         outside = head.seen_low < -slack or head.seen_high > 1 + slack
+        could = math.isfinite(head.low) and (head.low < -slack or head.high > 1 + slack)
+        if not outside and not could:
+            continue
         many = head.target is not None and head.target.shape != head.shape and head.classes > 1
         remedy = (
             Remedy("Use cross-entropy, which takes raw scores.", "loss_fn = nn.CrossEntropyLoss()")

@@ -13,7 +13,11 @@ __all__ = ["probabilities_into_nll"]
 
 
 @check(explains=("batch-not-memorised", "initial-loss-off", "worse-than-baseline"))
-def probabilities_into_nll(response: LossResponse) -> Iterator[Finding]:
+def probabilities_into_nll(
+    response: LossResponse,
+    *,
+    offset: float = 0.01,  # 1 - p, a loss that is robust to wrong labels, has 1; a likelihood has none
+) -> Iterator[Finding]:
     """NLLLoss gets outputs that are no log-probabilities.
 
     nbdebug finds a loss that merely picks the target's entry out of the outputs (its gradient is the same whatever the
@@ -28,7 +32,7 @@ def probabilities_into_nll(response: LossResponse) -> Iterator[Finding]:
     if not heads:
         raise NotApplicable("the loss does not read log-probabilities")
     for head in heads:
-        if head.scale != "log-probabilities":
+        if head.scale != "log-probabilities" and head.offset <= offset:
             yield Finding(
                 f"{response.begins} picks the target's entry as if it were a log-probability, but the outputs of "
                 f"{head.place} ({head.module}) are {_kind(head)}: they lie between {head.seen_low:.3g} and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse, TargetKind
@@ -65,13 +66,20 @@ def _judge(head: HeadResponse, many_hot: float, most: int, evenness: float, orde
     same = target.shape == head.shape
     if head.family == "softmax" and same:
         return _softmax_of(target, many_hot)
-    if head.family in ("logistic", "probabilities") and (target.low < -0.01 or target.high > 1.01) and _as_many(head):
+    low, high = head.wanted_low, head.wanted_high
+    if head.family in ("logistic", "probabilities") and low is not None and high is not None and _as_many(head):
+        if low >= -0.01 and high <= 1.01:
+            return _binary_of(head, target)
         says = f"is a binary loss, but the targets go from {target.low:.3g} to {target.high:.3g}"
         return says, "bug", CROSS_ENTROPY if target.integral else Remedy("A squared error.", "loss_fn = nn.MSELoss()")
-    if head.family == "logistic" and same and target.one_hot == 1 and head.shape[1] > 2:
-        return f"judges {head.shape[1]} classes one by one, though each sample has exactly one", "note", CROSS_ENTROPY
     if head.family in ("squared", "distance") and _as_many(head):
         return _distance_of(head, target, most, evenness, order_p)
+    return None
+
+
+def _binary_of(head: HeadResponse, target: TargetKind) -> Said | None:
+    if head.family == "logistic" and target.shape == head.shape and target.one_hot == 1 and head.shape[1] > 2:
+        return f"judges {head.shape[1]} classes one by one, though each sample has exactly one", "note", CROSS_ENTROPY
     return None
 
 
@@ -114,7 +122,8 @@ def _constant(response: LossResponse, head: HeadResponse) -> Finding:
     single = head.shape[-1] == 1 or (len(head.shape) > 1 and head.shape[1] == 1)
     why = ", because the softmax of a single score is always 1" if single else ""
     says = f"does not change with the outputs of shape {head.shape}{why}"
-    return _found(response, head, says, "bug", BINARY if single else CROSS_ENTROPY)
+    found = _found(response, head, says, "bug", BINARY if single else CROSS_ENTROPY)
+    return replace(found, explains=("loss-ignores-targets", "learning-rate-too-low"))
 
 
 def _found(response: LossResponse, head: HeadResponse, says: str, severity: Severity, remedy: Remedy) -> Finding:

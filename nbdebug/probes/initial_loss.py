@@ -13,10 +13,8 @@ from nbdebug.registry import probe
 from nbdebug.subject.nest import Path, at
 from nbdebug.twin import Twin
 from nbdebug.twin.guesses import Guess, guess_for
-from nbdebug.twin.loss_box import LossBox, open_box
+from nbdebug.twin.loss_box import LossBox, head_name, open_box
 from nbdebug.twin.loss_family import recognise
-from nbdebug.twin.targets import paired_target
-from nbdebug.twin.task import class_dim
 
 __all__ = ["initial_loss"]
 
@@ -28,16 +26,16 @@ def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
     """Hand the loss answers that know nothing, and compare with what the model says, trained and with fresh weights."""
     twin.ready_to_train()
     box = open_box(twin, twin.batch())
-    known = [head for head in response.heads if head.family != "constant"]
+    known = {head.name: head for head in response.heads}
     guesses: list[tuple[Path, FirstGuess]] = []
     for path, output in box.heads.items():
-        family = recognise(box, path)
-        _, target = paired_target(box, path, family)
-        guess = guess_for(family, output, class_dim(output, target) if target is not None else None)
-        if guess is None or family.name == "constant":
+        head = known.get(head_name(path))
+        if head is None or (head.family == "linear" and head.scale != "log-probabilities"):
             continue
-        place = known[len(guesses)].place if len(known) > len(guesses) else "model"
-        first = _first(box, path, guess, place)
+        guess = guess_for(recognise(box, path), output, head.class_dim)
+        if guess is None:
+            continue
+        first = _first(box, path, guess, head.place)
         if all(math.isfinite(value) for value in (first.loss, first.guess, first.constant)):
             guesses.append((path, first))
     if not guesses:
@@ -48,7 +46,7 @@ def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
 
 def _first(box: LossBox, path: Path, guess: Guess, place: str) -> FirstGuess:
     return FirstGuess(
-        name=".".join(str(step) for step in path),
+        name=head_name(path),
         kind=guess.kind,
         place=place,
         classes=guess.classes,

@@ -67,6 +67,8 @@ class _Watch:
     def after(self, path: str, module: nn.Module, inputs: Any, output: Any) -> None:
         """Compare what goes in with what comes out."""
         self.output = output
+        if not torch.is_grad_enabled():
+            return  # it was switched off by whoever called this module, so the cut is further out
         given = [t for t in tensors_in(output) if t.is_floating_point()]
         fed = any(t.requires_grad for t in tensors_in(inputs)) or any(p.requires_grad for p in module.parameters())
         if fed and given and not any(t.requires_grad for t in given):

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from nbdebug.control import Control
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse, TrialRun
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
-from nbdebug.subject.nest import Path, at, name_of
+from nbdebug.subject.nest import Path, at
 from nbdebug.twin import Twin
-from nbdebug.twin.loss_box import LossBox, open_box
+from nbdebug.twin.loss_box import LossBox, head_name, open_box
 from nbdebug.twin.loss_family import Family, recognise
 from nbdebug.twin.loss_floor import Floors, floors_of, squashes_twice
 from nbdebug.twin.reach import Reach, over_samples, reach_of
@@ -23,6 +23,7 @@ from nbdebug.twin.task import class_dim
 __all__ = ["loss_response"]
 
 BATCHES = 3
+FEW = 16  # samples of each batch; what outputs can be at all shows in a few of them
 
 
 @probe
@@ -33,34 +34,48 @@ def loss_response(twin: Twin, trial: TrialRun, control: Control) -> LossResponse
     twin.ready_to_train()
     batches = twin.batches(BATCHES)
     box = open_box(twin, batches[0])
+    few = [_few(box, batch) for batch in batches]
     if not box.heads:
         raise NotApplicable("the model returns no tensor of real numbers")
     heads = []
     for index, path in enumerate(box.heads):
         control.progress(index / len(box.heads), "asking the loss about made-up outputs")
         family = recognise(box, path)
-        if family.name != "constant" or (index == 0 and len(box.heads) == 1):
-            heads.append(_head(twin, box, path, family, batches))
+        if family.name != "constant" or (len(box.heads) == 1 and box.place != "model" and box.is_sole):
+            heads.append(_head(twin, box, path, family, batches, few))
     if not heads:
         raise NotApplicable("no single output of the model has an influence on the loss")
     given = {head.place for head in heads}
-    inner = [item for item in over_samples(twin.model, batches[0], box.answer) if item[0] not in {*given, "model"}]
+    inner = [item for item in over_samples(twin.model, few[0], box.answer) if item[0] not in {*given, "model"}]
     return LossResponse(
         _loss_name(twin, box), _is_assumed(twin), box.place, tuple(heads), batches[0].size, tuple(inner)
     )
 
 
-def _head(twin: Twin, box: LossBox, path: Path, family: Family, batches: list[Batch]) -> HeadResponse:
+def _few(box: LossBox, batch: Batch) -> Batch:
+    """Give a part of the batch, for what takes many passes; the whole where it cannot be taken apart, as a graph."""
+    part = batch.head(FEW)
+    try:
+        with torch.no_grad():
+            box.answer(part)
+    except NbdebugError:
+        raise
+    except Exception:
+        return batch
+    return part
+
+
+def _head(twin: Twin, box: LossBox, path: Path, family: Family, batches: list[Batch], few: list[Batch]) -> HeadResponse:
     output = box.heads[path]
     name, target = paired_target(box, path, family)
     compared = target is not None and is_wanted(family, target)
     dim = family.dim if compared or target is None else class_dim(output, target)
-    reach = reach_of(twin.model, batches, lambda batch: _tensor_at(box, path, batch))
+    reach = reach_of(twin.model, few, lambda batch: _tensor_at(box, path, batch))
     floors = floors_of(box, path, family, reach, target, dim)
     twice = squashes_twice(box, path, target, dim) if family.name in ("differences", "other") else ""
     low, high = floors.wanted if floors.wanted is not None else (None, None)
     return HeadResponse(
-        name=name_of(path).removeprefix("batch") if path else "",
+        name=head_name(path),
         shape=tuple(output.shape),
         classes=int(output.shape[dim]) if dim is not None else 0,
         class_dim=dim,
@@ -70,9 +85,16 @@ def _head(twin: Twin, box: LossBox, path: Path, family: Family, batches: list[Ba
         is_compared=compared or (family.name == "linear" and floors.toward is not None),
         wanted_low=low,
         wanted_high=high,
+        offset=_offset(box, path, family),
         **_bounds(reach),
         **_levels(floors),
     )
+
+
+def _offset(box: LossBox, path: Path, family: Family) -> float:
+    if family.name != "linear" or family.weight is None:
+        return 0.0
+    return box.loss(path, torch.zeros_like(box.heads[path])) / float(family.weight.sum())
 
 
 def _bounds(reach: Reach) -> dict[str, Any]:

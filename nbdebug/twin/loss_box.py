@@ -7,8 +7,7 @@ the model: the model's answer is exchanged for one that the experiment makes up,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +17,15 @@ from torch import nn
 from nbdebug.errors import NotApplicable
 from nbdebug.subject import Batch
 from nbdebug.subject.loss import main_output, own_loss, total_of
-from nbdebug.subject.nest import Path, at, leaves, map_leaves, replace_at
+from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of, replace_at
 from nbdebug.twin import Twin
-from nbdebug.twin.taps import tapped, tensors_in
+from nbdebug.twin.outlets import caught, giving, outlets
+from nbdebug.twin.taps import tapped
 
-__all__ = ["LossBox", "open_box"]
+__all__ = ["LossBox", "head_name", "open_box"]
 
 MOST_HEADS = 6
+LAST_LAYERS = 4  # of a model with its own loss, tried from the last
 
 Evaluate = Callable[[Any, Batch], Any]
 
@@ -34,7 +35,7 @@ class LossBox:
     """A loss that can be asked: what would you say if the model had answered this?
 
     `place` says where the loss is written: loss_fn, compute_loss, train_step, or the model itself; `answer` runs the
-    model on a batch and gives what the loss takes from it.
+    model on a batch and gives what the loss takes from it; `is_sole` says that nothing else was taken.
     """
 
     place: str
@@ -42,15 +43,12 @@ class LossBox:
     batch: Batch
     evaluate: Evaluate
     answer: Callable[[Batch], Any]
+    is_sole: bool = True
 
     @property
     def heads(self) -> dict[Path, torch.Tensor]:
         """The tensors of the model's answer that a loss could read, the main one first."""
-        found = [
-            (path, leaf)
-            for path, leaf in leaves(self.output)
-            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dim() > 0 and leaf.numel() > 0
-        ]
+        found = [(path, leaf) for path, leaf in leaves(self.output) if _is_answer(leaf)]
         main = main_output(self.output)
         return dict(sorted(found, key=lambda item: item[1] is not main)[:MOST_HEADS])
 
@@ -89,6 +87,11 @@ class LossBox:
         return one
 
 
+def head_name(path: Path) -> str:
+    """Name one output of the model as a person would; the only one has no name."""
+    return name_of(path).removeprefix("batch") if path else ""
+
+
 def open_box(twin: Twin, batch: Batch) -> LossBox:
     """Find out how the loss is computed here, and make it a function of the model's answer."""
     if twin.train_step is not None:
@@ -118,110 +121,80 @@ def _training_step(twin: Twin) -> Callable[[Batch], Any]:
 
 
 def _hooked(twin: Twin, batch: Batch, run: Callable[[Batch], Any], place: str) -> LossBox:
-    module, output = _outlet(twin, lambda: run(batch))
+    """Exchange the answer of the last module that is called from outside of the model and matters to the loss."""
+    found = outlets(twin, lambda: run(batch))
+    boxes = [_at_outlet(twin, batch, run, place, module, output) for module, output in reversed(found)]
+    box = next((box for box in boxes if len(boxes) == 1 or _matters(box)), boxes[0])
+    box.is_sole = len(boxes) == 1
+    return box
 
+
+def _at_outlet(
+    twin: Twin, batch: Batch, run: Callable[[Batch], Any], place: str, module: nn.Module, output: Any
+) -> LossBox:
     def evaluate(answer: Any, on: Batch) -> Any:
         twin.control.poll()
-        with _giving(module, answer):
+        with giving(module, answer):
             return run(on)
 
-    return LossBox(place, _detached(output), batch, evaluate, lambda b: _caught(module, lambda: run(b)))
+    return LossBox(place, _detached(output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
 
 
-def _outlet(twin: Twin, call: Callable[[], Any]) -> tuple[nn.Module, Any]:
-    """Give the module that the loss takes its answer from: the last one called from outside of the model."""
-    depth, ended = [0], list[tuple[nn.Module, Any]]()
-
-    def before(path: str, module: nn.Module, inputs: Any) -> None:
-        depth[0] += 1
-
-    def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        depth[0] -= 1
-        if depth[0] == 0 and any(t.is_floating_point() and t.dim() > 0 for t in tensors_in(output)):
-            ended.append((module, output))
-
-    failed: Exception | None = None
-    try:
-        with tapped(twin.model, after=after, before=before):
-            call()
-    except Exception as error:  # a loss that refuses the model's answer can still be asked about others
-        failed = error
-    if not ended:
-        raise failed or NotApplicable("the loss is computed without a call of the model")
-    if sum(module is ended[-1][0] for module, _ in ended) > 1:
-        raise NotApplicable("the loss runs the model several times, so it is no function of one answer")
-    return ended[-1]
-
-
-class _Seen(BaseException):
-    """Ends a run of the user's code as soon as the answer is there; no handler of theirs catches it."""
-
-
-def _caught(module: nn.Module, call: Callable[[], Any]) -> Any:
-    """Give what this module answers while the call runs; what the loss would make of it is not waited for."""
-    seen: list[Any] = []
-
-    def stop(_: nn.Module, args: Any, output: Any) -> None:
-        seen.append(output)
-        raise _Seen
-
-    handle = module.register_forward_hook(stop)
-    try:
-        call()
-    except _Seen:
-        pass
-    finally:
-        handle.remove()
-    return seen[-1] if seen else None
-
-
-@contextmanager
-def _giving(module: nn.Module, answer: Any) -> Iterator[None]:
-    """Let the module answer with this, whatever it is asked, and without computing anything."""
-    if isinstance(module, torch.jit.ScriptModule):
-        handle = module.register_forward_hook(lambda *_: answer)
-        try:
-            yield
-        finally:
-            handle.remove()
-        return
-    before = module.__dict__.get("forward")
-    module.__dict__["forward"] = lambda *args, **kwargs: answer
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.__dict__["forward"]
-        else:
-            module.__dict__["forward"] = before
+def _matters(box: LossBox) -> bool:
+    """Whether another answer gives another loss."""
+    return any(box.loss(path, output) != box.loss(path, 2 * output + 1) for path, output in box.heads.items())
 
 
 def _inside(twin: Twin, batch: Batch) -> LossBox:
-    """Make a box of a model that returns its own loss, by exchanging what its last layer gives."""
-    predicted, found = main_output(_seeded(twin, batch)), list[tuple[nn.Module, Path, Any]]()
+    """Make a box of a model that returns its own loss, by exchanging what one of its last layers gives.
+
+    The layer that gives the prediction is taken, or else the last one whose answer matters to the loss.
+    """
+    predicted, calls = main_output(_seeded(twin, batch)), list[_Call]()
 
     def after(path: str, module: nn.Module, inputs: Any, given: Any) -> None:
-        for place, leaf in leaves(given):
-            if isinstance(leaf, torch.Tensor) and path != "model" and _same(leaf, predicted):
-                found.append((module, place, given))
+        floats = [(place, leaf) for place, leaf in leaves(given) if _is_answer(leaf)]
+        same = [place for place, leaf in floats if _same(leaf, predicted)]
+        if floats and path != "model" and (same or not any(module.children())):
+            calls.append(_Call(module, same[0] if same else floats[0][0], given, bool(same)))
 
     with tapped(twin.model, after=after):
         _seeded(twin, batch)
-    if predicted is None or predicted.dim() == 0 or not found:
+    once = [call for call in calls if sum(other.module is call.module for other in calls) == 1]
+    likely = [*[call for call in once if call.exact][:1], *reversed(once[-LAST_LAYERS:])]
+    boxes = (_at_layer(twin, batch, call) for call in likely)
+    box = next((box for box in boxes if _matters(box)), None)
+    if box is None:
         raise NotApplicable("the model computes its own loss, and no module gives what it is computed from")
-    module, place, given = found[0]
+    return box
 
+
+@dataclass
+class _Call:
+    """A call of a module inside of the model: the place of a tensor in what it gave, and if that is the prediction."""
+
+    module: nn.Module
+    place: Path
+    given: Any
+    exact: bool
+
+
+def _at_layer(twin: Twin, batch: Batch, call: _Call) -> LossBox:
     def evaluate(answer: Any, on: Batch) -> Any:
-        handle = module.register_forward_hook(lambda *_: replace_at(given, place, answer))
+        handle = call.module.register_forward_hook(lambda *_: replace_at(call.given, call.place, answer))
         try:
             return own_loss(twin.forward(on))
         finally:
             handle.remove()
 
     def answer(on: Batch) -> Any:
-        return at(_caught(module, lambda: twin.forward(on)), place)
+        return at(caught(call.module, lambda: twin.forward(on)), call.place)
 
-    return LossBox("model", at(_detached(given), place), batch, evaluate, answer)
+    return LossBox("model", at(_detached(call.given), call.place), batch, evaluate, answer)
+
+
+def _is_answer(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dim() > 0 and leaf.numel() > 0
 
 
 def _seeded(twin: Twin, batch: Batch) -> Any:

@@ -40,8 +40,9 @@ def floors_of(
         wanted, unreachable = _unreachable(family, reach)
         return Floors(toward=toward, even_weights=even, wanted=wanted, unreachable=unreachable)
     signs = aligned(box.heads[path], family, target, dim)
+    wanted = _range_of(family) if family.name in ("logistic", "probabilities") else None
     if signs is None or family.name not in ("softmax", "differences", "logistic"):
-        return Floors(toward=toward, even_weights=even)
+        return Floors(toward=toward, even_weights=even, wanted=wanted)
     ideal = [signs * s for s in SCALES]
     if family.name == "softmax" and family.wanted is not None:
         ideal.append(family.wanted.clamp_min(1e-9).log().to(signs))  # the best answer to soft labels
@@ -51,8 +52,8 @@ def floors_of(
     free, reachable = (min(_losses(box, path, outputs), default=math.nan) for outputs in (ideal, within))
     chance = box.loss(path, torch.zeros_like(signs))
     if not all(math.isfinite(value) for value in (free, reachable, chance)):
-        return Floors(toward=toward, even_weights=even)
-    return Floors(min(free, reachable), reachable, chance, toward, even)
+        return Floors(toward=toward, even_weights=even, wanted=wanted)
+    return Floors(min(free, reachable), reachable, chance, toward, even, wanted)
 
 
 def aligned(like: torch.Tensor, family: Family, target: torch.Tensor | None, dim: int | None) -> torch.Tensor | None:
@@ -106,13 +107,17 @@ def _losses(box: LossBox, path: Path, outputs: list[torch.Tensor]) -> list[float
     return [loss for output in outputs if math.isfinite(loss := box.loss(path, output.to(box.heads[path].dtype)))]
 
 
+def _range_of(family: Family) -> tuple[float, float]:
+    assert family.wanted is not None and family.active is not None
+    wanted = family.wanted[family.active]
+    return float(wanted.min()), float(wanted.max())
+
+
 def _unreachable(family: Family, reach: Reach) -> tuple[tuple[float, float] | None, float]:
     """Give the range of what the loss wants, and the share of it that lies clearly outside of what can be reached."""
     assert family.wanted is not None and family.active is not None
     wanted = family.wanted[family.active]
-    if not wanted.numel():
-        return None, 0.0
-    low, high = float(wanted.min()), float(wanted.max())
+    low, high = _range_of(family)
     slack = 0.01 * max(high - low, 1e-3 * max(abs(low), abs(high)))
     outside = (wanted < reach.low - slack) | (wanted > reach.high + slack)
     return (low, high), float(outside.double().mean())
@@ -131,12 +136,16 @@ def _toward(
     signs = aligned(box.heads[path], family, target, dim) if family.name == "differences" else None
     if signs is None:
         return None, True
-    gradient = box.gradient(path, torch.zeros_like(signs))[1]
-    if gradient is None or not bool(gradient.any()):
-        return None, True
-    at_target = gradient[signs > 0]
-    felt = at_target[at_target != 0]
-    return (float((felt < 0).double().mean()), True) if felt.numel() else (None, True)
+    felt = []
+    for seed in range(
+        3
+    ):  # one output would not do: a loss that is blind to the targets may pull them one way by chance
+        noise = torch.randn(signs.shape, generator=torch.Generator().manual_seed(seed)).to(signs)
+        gradient = box.gradient(path, noise)[1]
+        if gradient is not None:
+            felt.append(gradient[(signs > 0) & (gradient.abs() > 1e-4 * gradient.abs().max())])
+    pulled = torch.cat(felt) if felt else torch.zeros(0)
+    return (float((pulled < 0).double().mean()), True) if pulled.numel() else (None, True)
 
 
 def _picked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +50,10 @@ def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
     outputs_of_all = _with_gains(felt, GAINS_OF_ALL, batches[0], run)
     outputs = [*real, *turned, *outputs_of_all]
     scale, over = _scale(outputs)
-    low, high = _range(outputs)
+    low, high = _range(outputs) if turned else (-math.inf, math.inf)  # what cannot be turned is not known
     shown = torch.cat([t.flatten() for t in real])
     clipped = float(((shown == low) | (shown == high)).double().mean()) if shown.numel() else 0.0
-    place, module = _place(model, batches[0], run)
+    place, module = _place(model, batches[0], run, last)
     one_sided = float(((turned[-2] == low) ^ (turned[-1] == low)).double().mean()) if len(turned) > 1 else 0.0
     return Reach(scale, over, low, high, _range(real), clipped, one_sided, place, module)
 
@@ -146,21 +147,34 @@ def _sums_over_samples(model: nn.Module, batch: Batch, run: Callable[[Batch], An
     return found
 
 
-def _place(model: nn.Module, batch: Batch, run: Run) -> tuple[str, str]:
+def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -> tuple[str, str]:
+    """Name the module that gives the output, with the last layer turned up, so that an activation behind it shows."""
+    found: list[tuple[str, str] | None] = []
+
+    def look(on: Batch) -> torch.Tensor | None:
+        found.append(_giver(model, on, run))
+        return None
+
+    _with_gains(last, (10.0,), batch, look)
+    return next((place for place in found if place), None) or _giver(model, batch, run) or ("model", _kind(model))
+
+
+def _kind(module: nn.Module) -> str:
+    return type(module).__name__
+
+
+def _giver(model: nn.Module, batch: Batch, run: Run) -> tuple[str, str] | None:
     """Name the innermost module that gave the values of the output first; a view or a transpose is the same values."""
     seen: list[tuple[str, str, list[tuple[float, ...]]]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
         prints = [_print(tensor) for tensor in tensors_in(output) if tensor.is_floating_point()]
-        seen.append((path, type(module).__name__, prints))
+        seen.append((path, _kind(module), prints))
 
     with tapped(model, after=after):
         output = run(batch)
-    if output is None:
-        return "model", type(model).__name__
-    wanted = _print(output)
-    found = next(((path, name) for path, name, prints in seen if wanted in prints), None)
-    return found or ("model", type(model).__name__)
+    wanted = _print(output) if output is not None else ()
+    return next(((path, name) for path, name, prints in seen if wanted in prints), None)
 
 
 def _print(tensor: torch.Tensor) -> tuple[float, ...]:

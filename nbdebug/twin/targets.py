@@ -22,11 +22,14 @@ SHUFFLES = 499
 def paired_target(box: LossBox, path: Path, family: Family) -> tuple[str, torch.Tensor | None]:
     """Give the target that the loss compares this output with: the one it was seen to want, or the only one."""
     candidates = _candidates(box.batch)
+    if box.place == "model" and not box.batch.targets:  # a model with its own loss is given the targets as inputs
+        candidates = {name: t for name, t in box.batch.inputs.items() if not t.is_complex() and t.dtype != torch.bool}
     for name, target in candidates.items():
         if is_wanted(family, target):
             return name, target
-    if len(candidates) == 1 and len(box.heads) == 1:
-        return next(iter(candidates.items()))
+    fitting = {name: t for name, t in candidates.items() if box.place != "model" or not t.is_floating_point()}
+    if len(fitting) == 1 and len(box.heads) == 1:
+        return next(iter(fitting.items()))
     return "", None
 
 
@@ -57,7 +60,8 @@ def is_wanted(family: Family, target: torch.Tensor) -> bool:
 
 def target_kind(name: str, batches: list[Batch]) -> TargetKind:
     """Look at one target over several batches."""
-    tensors = [_candidates(batch)[name] for batch in batches if name in _candidates(batch)]
+    every = [{**batch.inputs, **_candidates(batch)} for batch in batches]
+    tensors = [tensors[name] for tensors in every if name in tensors]
     first = tensors[0]
     values = torch.cat([t.detach().double().flatten() for t in tensors])
     values = values[torch.isfinite(values)]

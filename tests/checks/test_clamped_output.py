@@ -60,6 +60,12 @@ def tanh_before_bce_with_logits() -> dict[str, Any]:
     }
 
 
+@patient(CHECK, where="3")
+def hard_bounds_before_cross_entropy() -> dict[str, Any]:
+    """At first no score is near the bounds, so the activation does not show in the outputs."""
+    return {"model": net(nn.Hardtanh()), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
+
+
 class Cosine(nn.Module):
     """Cosines with class vectors, with a temperature or without."""
 

@@ -85,6 +85,22 @@ def cut_in_the_model() -> dict[str, Any]:
     return {"model": model, "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
+@patient(CHECK, where="model")
+def forward_without_gradient() -> dict[str, Any]:
+    """The whole forward runs with gradients switched off."""
+
+    class Off(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                return self.net(x)
+
+    return {"model": Off(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
+
+
 @pytest.mark.parametrize(
     "loss",
     [

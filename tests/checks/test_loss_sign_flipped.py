@@ -58,6 +58,29 @@ def absolute_error_is_maximised() -> dict[str, Any]:
     return {"model": net(inputs=8, outputs=1), "loader": numbers(), "loss_fn": loss}
 
 
+@patient(CHECK, where="train_step")
+def backward_of_the_negative() -> dict[str, Any]:
+    """The loop goes backward from the negative of the loss that it reports."""
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> float:
+        optimizer.zero_grad()
+        loss = loss_fn(model(batch[0]), batch[1])
+        (-loss).backward()
+        optimizer.step()
+        return float(loss.item())
+
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    loader = split(*digit_rows())[0]
+    return {
+        "model": model,
+        "loader": loader,
+        "loss_fn": nn.CrossEntropyLoss(),
+        "optimizer": optimizer,
+        "train_step": step,
+    }
+
+
 @pytest.mark.parametrize(
     "loss",
     [
@@ -65,6 +88,7 @@ def absolute_error_is_maximised() -> dict[str, Any]:
         lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean(),
         lambda out, y: -out.softmax(1).gather(1, y[:, None]).mean(),
         lambda out, y: cross_entropy(out, y) - 5,
+        lambda out, y: -out.softmax(1).square().sum(1).mean(),
         lambda out, y: cross_entropy(out, y) - 0.1 * (-out.softmax(1) * out.log_softmax(1)).sum(1).mean(),
         lambda out, y: (cross_entropy(out, y, reduction="none") * torch.randn(len(y))).mean(),
     ],

@@ -63,6 +63,11 @@ def test_log_softmax_is_right() -> None:
     assert status(mlp(nn.LogSoftmax(1)), nn.NLLLoss()) == "clean"
 
 
+def test_a_bounded_loss_of_probabilities_is_right() -> None:
+    """1 - p of the right class is robust to wrong labels."""
+    assert status(mlp(nn.Softmax(1)), lambda out, y: (1 - out.gather(1, y[:, None])).mean()) == "clean"
+
+
 def test_log_softmax_in_the_loss_is_right() -> None:
     """A loss that takes the log-softmax itself is a cross-entropy."""
     assert status(mlp(), lambda out, y: nn.functional.nll_loss(out.log_softmax(1), y)) == "skipped"

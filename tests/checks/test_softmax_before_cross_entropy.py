@@ -179,6 +179,22 @@ def softmax_in_a_model_with_its_own_loss() -> dict[str, Any]:
     return {"model": Own(), "loader": split(*digit_rows())[0]}
 
 
+@patient(CHECK, where="model")
+def softmax_between_the_last_layer_and_the_models_own_loss() -> dict[str, Any]:
+    """No module gives the probabilities, and the model gives its own loss."""
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(64, 32), nn.Linear(32, 10)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+            out = self.head(self.body(x).relu()).softmax(1)
+            return {"loss": nn.functional.cross_entropy(out, y), "logits": out}
+
+    return {"model": Own(), "loader": split(*digit_rows())[0]}
+
+
 @pytest.mark.parametrize(
     ("last", "loss"),
     [

@@ -89,6 +89,27 @@ def test_habits_that_work() -> None:
     assert not alarms(net(inputs=30, outputs=1), split(*cancer())[0], nn.MSELoss())
 
 
+def test_signs_as_targets() -> None:
+    """A logistic loss of -1 and 1 is no binary loss with wrong targets."""
+    rows, label = cancer()
+    assert not alarms(net(inputs=30, outputs=1), split(rows, 2 * label - 1)[0], nn.SoftMarginLoss())
+
+
+def test_a_loss_inside_of_the_model() -> None:
+    """What the model returns beside its loss may have no influence on it."""
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.loss = nn.Linear(64, 32), nn.AdaptiveLogSoftmaxWithLoss(32, 10, [4, 7])
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+            out = self.loss(self.body(x).relu(), y)
+            return {"loss": out.loss, "logits": out.output}
+
+    assert not alarms(Own(), split(*digit_rows())[0], None)
+
+
 def test_many_labels_with_the_right_loss() -> None:
     """Each label is judged by itself."""
     assert not alarms(net(outputs=3), labels_of_digits(), nn.BCEWithLogitsLoss())
