@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -42,7 +43,7 @@ def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights
     taps: dict[str, _Tap] = {}
     batches = _random_batches(twin, control)
     for batch in batches:
-        with tapped(twin.model, before=_look_before(taps)):
+        with suppress(_Seen), tapped(twin.model, before=_look_before(taps, set(taps))):
             twin.run(batch)
     layers = tuple(tap.facts() for tap in _innermost(taps).values() if tap.samples)
     if not layers:
@@ -116,8 +117,15 @@ class _Tap:
         )  # fmt: skip
 
 
-def _look_before(taps: dict[str, _Tap]) -> Callable[[str, nn.Module, Any], None]:
-    """Make a hook for one pass that counts in what layers with weights receive, if no weight was before them."""
+class _Seen(Exception):
+    """Everything that a pass is run for has been seen."""
+
+
+def _look_before(taps: dict[str, _Tap], known: set[str]) -> Callable[[str, nn.Module, Any], None]:
+    """Make a hook for one pass that counts in what layers with weights receive, if no weight was before them.
+
+    Once the first pass has shown which layers these are, a pass ends behind the last of them.
+    """
     found: list[str] = []
 
     def before(path: str, module: nn.Module, inputs: Any) -> None:
@@ -130,6 +138,8 @@ def _look_before(taps: dict[str, _Tap]) -> Callable[[str, nn.Module, Any], None]
             return  # inside no_grad nothing tells whether a weight came before
         found.append(path)
         taps.setdefault(path, _Tap(path, module, _feature_axis(tensor, matrices))).add(tensor)
+        if known and known <= set(found):
+            raise _Seen
 
     return before
 
