@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import DecayRace, InitialWeights
+from nbdebug.evidence import DecayRace, FirstPass, InitialWeights
 from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -18,6 +18,7 @@ __all__ = ["excessive_weight_decay"]
 def excessive_weight_decay(
     race: DecayRace,
     weights: InitialWeights | None,
+    first: FirstPass | None,
     *,
     lost: float = 0.25,  # of what the training without decay gains
     dominance: float = 3.0,  # decay over gradient in one step, where the race is too slow to tell
@@ -39,15 +40,16 @@ def excessive_weight_decay(
         return
     held, loose = race.ends()
     start = race.without[0]
-    fresh = weights is None or weights.fresh
     gained = start - loose
     slow = gained < 0.05 * abs(start)
-    if slow:
+    chance = first.chance_loss if first is not None and first.chance_loss is not None else start
+    fresh = (weights is None or weights.fresh) and start > 0.5 * chance
+    if not math.isfinite(loose):
+        raise NotApplicable("the training is not finite without weight decay either")
+    if slow:  # too slow to tell by the loss: trained models and tiny learning rates
         ill = fresh and race.dominance > dominance
-    elif fresh:
-        ill = held - loose > lost * gained
     else:
-        ill = held - loose > lost * gained and held > start
+        ill = held - loose > lost * gained and (fresh or held > start + 0.05 * abs(chance))
     if not ill and math.isfinite(held):
         return
     yield Finding(

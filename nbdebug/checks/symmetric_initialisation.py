@@ -42,7 +42,12 @@ def symmetric_initialisation(
     behind which something random follows, may start at zero or at a constant.
     """
     heads = {w.path for w in weights.weights if w.is_head} if weights is not None else set()
-    stuck = [la for la in symmetry.layers if la.distinct_after <= max(1, distinct * la.units)]
+    stuck = [
+        layer
+        for layer in symmetry.layers
+        if layer.distinct_after <= max(1, distinct * layer.units)
+        and layer.distinct_after <= max(2, 1.5 * layer.distinct_before)  # on their way apart, however slowly, is well
+    ]
     if stuck:
         yield _finding(stuck, "bug", f"and after {symmetry.steps} steps still only {stuck[0].distinct_after}")
         return

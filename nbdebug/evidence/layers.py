@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 __all__ = [
@@ -187,6 +188,18 @@ class InitialWeights:
     reason: str
 
 
+def _end(losses: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """Give where a curve ends: the mean of its last fifth, over the steps that the other curve has as well.
+
+    A curve that stopped because its loss was not finite ends there, however short it is.
+    """
+    if not math.isfinite(losses[-1]):
+        return losses[-1]
+    steps = min(len(losses), len(other)) if math.isfinite(other[-1]) else len(losses)
+    tail = max(1, steps // 5)
+    return sum(losses[steps - tail : steps]) / tail
+
+
 @dataclass(frozen=True)
 class RescaledStart:
     """The loss of a short training as the weights are, and with the weights of some layers brought to scale."""
@@ -200,9 +213,8 @@ class RescaledStart:
         """How much lower the loss ends with the weights to scale, as a share of where that training began."""
         if not self.rescaled:
             return 0.0
-        tail = max(1, len(self.rescaled) // 5)
-        ends = [sum(losses[-tail:]) / tail for losses in (self.as_is, self.rescaled)]
-        return (ends[0] - ends[1]) / max(abs(self.rescaled[0]), 1e-12)
+        lower = _end(self.as_is, self.rescaled) - _end(self.rescaled, self.as_is)
+        return lower / max(abs(self.rescaled[0]), 1e-12)
 
     @property
     def head_start(self) -> float:
@@ -400,6 +412,4 @@ class DecayRace:
 
     def ends(self) -> tuple[float, float]:
         """Give the mean loss of the last steps, with decay and without."""
-        tail = max(1, min(len(self.with_decay), len(self.without)) // 5)
-        with_decay, without = (sum(losses[-tail:]) / tail for losses in (self.with_decay, self.without))
-        return with_decay, without
+        return _end(self.with_decay, self.without), _end(self.without, self.with_decay)

@@ -17,8 +17,8 @@ from nbdebug.twin.trace import traced
 
 __all__ = ["dropout_shares"]
 
-PASSES = 4
-SAMPLE = 20_000
+PASSES = 3
+SAMPLE = 4_000
 NOTICEABLE = 0.05
 
 Place = tuple[str, int, str]  # module, which of its calls, input or output
@@ -32,14 +32,13 @@ def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShar
     """
     require_run(trial)
     batch = twin.batch()
-    with torch.no_grad():
-        with twin.mode(training=False):
-            calm = _constant_shares(twin, batch)
-        runs = []
-        for index in range(PASSES):
-            control.progress(index / PASSES, "counting dropped values")
-            twin.model.train()
-            runs.append(_constant_shares(twin, batch))
+    with twin.mode(training=False):
+        calm = _constant_shares(twin, batch)
+    runs = []
+    twin.model.train()
+    for index in range(PASSES):
+        control.progress(index / PASSES, "counting dropped values")
+        runs.append(_constant_shares(twin, batch))
     if not calm:
         raise NotApplicable("no module of the model gives a tensor")
     places = []

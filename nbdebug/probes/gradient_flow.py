@@ -16,7 +16,7 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
 from nbdebug.twin.small_steps import small_step
-from nbdebug.twin.trace import Call, Trace, owned_matrices, traced, weighted_calls
+from nbdebug.twin.trace import Call, owned_matrices, traced, weighted_calls
 
 __all__ = ["gradient_flow"]
 
@@ -131,10 +131,8 @@ def _updates(twin: Twin, batch: Batch, measured: Measured) -> dict[str, float]:
 
 def _through_time(twin: Twin, batch: Batch) -> list[TimeFlow]:
     """Follow the gradient of the last step of every recurrent layer back to its first."""
-    with torch.no_grad():
-        trace: Trace = traced(twin, batch)
     found = []
-    for call in trace.calls:
+    for call in traced(twin, batch).calls:
         layer = call.module
         if isinstance(layer, nn.RNNBase) and call.inputs and call.inputs[0].dim() == 3 and not layer.bidirectional:
             given = call.inputs[0].detach().clone().requires_grad_()

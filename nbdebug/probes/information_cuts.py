@@ -34,7 +34,7 @@ def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> Informati
     """Exchange what narrow layers give between samples: where the answers are exchanged too, all flows through."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
-    with twin.mode(training=False), torch.no_grad():
+    with twin.mode(training=False):
         trace = traced(twin, batch)
         assert trace.outcome is not None
         answer, task = trace.outcome.predicted, task_of(trace.outcome.output, batch)

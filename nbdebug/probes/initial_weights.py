@@ -25,8 +25,7 @@ TANH_GAIN = 5 / 3  # the largest of the usual gains, torch.nn.init.calculate_gai
 def initial_weights(twin: Twin, subject: Subject, trial: TrialRun) -> InitialWeights:
     """Measure every weight matrix of the layers that are called, and say whether the model is fresh."""
     require_run(trial)
-    with torch.no_grad():
-        calls = list({call.path: call for call in weighted_calls(traced(twin, twin.batch()))}.values())
+    calls = list({call.path: call for call in weighted_calls(traced(twin, twin.batch()))}.values())
     facts = [fact for call in calls for fact in _facts(call, is_head=call is calls[-1])]
     fresh, reason = _freshness(subject, facts)
     return InitialWeights(tuple(facts), fresh, reason)
@@ -88,7 +87,7 @@ def _has_structure(weight: torch.Tensor) -> bool:
         if lines < 4 or values < 4:
             continue
         lengths = table.mean(1)
-        expected = float(squares.var()) / values  # of the mean of so many independent squares
+        expected = 2 * float(squares.mean()) ** 2 / values  # of the mean of so many squares of a normal variable
         surprise = float(lengths.var()) / max(expected, 1e-300) * (lines - 1)
         if surprise > lines - 1 + 5 * math.sqrt(2 * (lines - 1)):  # five deviations of chi squared
             return True

@@ -37,9 +37,7 @@ def linearity(twin: Twin, trial: TrialRun) -> Linearity:
     trace = traced(twin, batch)
     chain, touching = _pairs(trace)
     _shake(twin.model)
-    batch, limit = _in_double(twin, batch)
-    with torch.no_grad():
-        deviation = _deviation(twin, batch)
+    deviation, limit = _measured(twin, batch)
     return Linearity(deviation, limit, chain, touching)
 
 
@@ -52,30 +50,28 @@ def _shake(model: nn.Module) -> None:
                 parameter.add_(torch.randn_like(parameter), alpha=0.3 * scale)
 
 
-def _in_double(twin: Twin, batch: Batch) -> tuple[Batch, float]:
-    """Go over to double precision where the model can, so that rounding is far below any bend."""
-    if twin.compute_loss is not None:
-        return batch, 1e-4
+def _measured(twin: Twin, batch: Batch) -> tuple[float, float]:
+    """Give the deviation and what rounding may give: in double precision where the model can, else as it is."""
+    narrow = [(tensor, tensor.data) for tensor in (*twin.model.parameters(), *twin.model.buffers())]
     wide = batch.map_inputs(lambda _, t: t.double() if t.is_floating_point() else t)
-    types = [(p, p.data) for p in (*twin.model.parameters(), *twin.model.buffers())]
-    try:
-        twin.model.double()
-        with torch.no_grad():
-            twin.forward(wide)
-        return wide, 1e-8
-    except (Cancelled, OutOfTime):
-        raise
-    except Exception:  # a forward that makes float32 tensors itself
-        for tensor, data in types:
-            tensor.data = data
-        return batch, 1e-4
+    for given, limit in ((wide, 1e-8), (batch, 1e-4)):
+        try:
+            if given is wide:
+                twin.model.double()
+            return _deviation(twin, given), limit
+        except (Cancelled, OutOfTime, NotApplicable):
+            raise
+        except Exception:  # a forward that makes float32 tensors itself, or does not take a mixture
+            for tensor, data in narrow:
+                tensor.data = data
+    raise NotApplicable("the model does not run on mixtures of its inputs")
 
 
 def _answer(twin: Twin, batch: Batch) -> torch.Tensor:
     output = main_output(twin.forward(batch)) if twin.compute_loss is None else twin.run(batch).predicted
     if output is None or output.dim() == 0 or output.shape[0] != batch.size or output.is_complex():
         raise NotApplicable("the model gives no tensor with one row for each sample")
-    return output.double()
+    return output.detach().double()
 
 
 def _deviation(twin: Twin, batch: Batch) -> float:
@@ -87,7 +83,7 @@ def _deviation(twin: Twin, batch: Batch) -> float:
         raise NotApplicable("the answer is the same for all samples")
     worst: dict[str, float] = {}
     for share in (*MIXES, *FAR_MIXES):
-        mixed = _mixed_answer(twin, batch, other, looked_up, share)
+        mixed = _mixed_answer(twin, batch, other, looked_up, share).detach()
         for name, read in _scales(plain).items():
             if share in FAR_MIXES and name in ("softmax", "sigmoid"):
                 continue  # nothing is left of the digits at the ends of their scale
@@ -157,7 +153,8 @@ def _pairs(trace: Trace) -> tuple[tuple[LinearPair, ...], tuple[LinearPair, ...]
             continue
         pair = LinearPair(first.path, second.path, _width(first), _into(first), _width(second))
         chain.append(pair)
-        if direct and type(first.module) is type(second.module) and not isinstance(first.module, nn.RNNBase):
+        grouped = getattr(first.module, "groups", 1) > 1  # a depthwise layer before a pointwise one is meant
+        if direct and type(first.module) is type(second.module) and not grouped:
             touching.append(pair)
     return tuple(chain), tuple(touching)
 

@@ -25,8 +25,7 @@ def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry
     require_run(trial)
     _rest(twin)
     batches = twin.batches(STEPS)
-    with torch.no_grad():
-        calls = {call.path: call for call in weighted_calls(traced(twin, batches[0]))}
+    calls = {call.path: call for call in weighted_calls(traced(twin, batches[0]))}
     weights = {(path, name): w for path, call in calls.items() for name, w in _units_of(call)}
     alike = {key: w for key, w in weights.items() if _distinct(w) <= max(1, w.shape[0] // 2)}
     if not alike:

@@ -19,6 +19,7 @@ __all__ = ["unit_activity"]
 
 SAMPLES = 1024
 BATCHES = 32
+SLOPES = 4  # batches whose slopes are measured
 SECONDS = 15.0
 FLAT = 0.01  # of the steepest slope: tanh beyond 3, a sigmoid beyond 6
 MOSTLY = 0.6  # of the samples
@@ -36,9 +37,11 @@ def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity
                 control.progress(index / len(batches), "watching every unit")
                 if seen >= SAMPLES:
                     break
-                for activation in activations_in(traced(twin, batch)):
-                    tally = tallies.setdefault(activation.layer.path, _Tally(activation))
-                    tally.add(activation)
+                for activation in activations_in(traced(twin, batch), tallies if index else None):
+                    path = activation.layer.path
+                    if path not in tallies:
+                        tallies[path] = _Tally(activation)
+                    tallies[path].add(activation, with_slope=index < SLOPES)
                 seen += batch.size
     except OutOfTime:
         if control.is_over or not tallies:
@@ -61,11 +64,11 @@ class _Tally:
         self.name, self.bounded = self.first.name, _is_bounded(self.first)
         self.fired = torch.zeros(units, dtype=torch.bool)
         self.high, self.low = torch.full((units,), -torch.inf), torch.full((units,), torch.inf)
-        self.flat, self.count = torch.zeros(units), 0
+        self.flat, self.shut, self.count = torch.zeros(units), torch.zeros(units), 0
         self.top = 0.0
         self.first = None  # type: ignore[assignment]  # let the graph go
 
-    def add(self, activation: Activation) -> None:
+    def add(self, activation: Activation, *, with_slope: bool) -> None:
         """Take one call of the layer into account."""
         before = by_unit(activation.before.detach(), activation.layer)
         after = by_unit(activation.after.detach(), activation.layer)
@@ -75,10 +78,12 @@ class _Tally:
         self.high = torch.maximum(self.high, before.amax(1).float().cpu())
         self.low = torch.minimum(self.low, before.amin(1).float().cpu())
         self.top = max(self.top, float(after.abs().max()))
-        slope = _slope(activation)
+        slope = _slope(activation) if with_slope else None
         if slope is not None:
             steepest = min(max(float(slope.max()), 0.25), 1.0)
-            self.flat += (slope < FLAT * steepest).float().sum(1).cpu()
+            closed = (after == 0) & (slope == 0)  # the shut side of a rectifier, also of one with a ceiling
+            self.flat += ((slope < FLAT * steepest) & ~closed).float().sum(1).cpu()
+            self.shut += closed.float().sum(1).cpu()
             self.count += slope.shape[1]
 
     def facts(self, path: str) -> UnitFacts:
@@ -86,7 +91,7 @@ class _Tally:
         dead = ~self.fired & (self.high <= 0) & (self.low < 0)
         share = self.flat / max(self.count, 1)
         if not self.bounded:  # a unit whose slope is nearly zero for every sample is as good as dead
-            dead |= (share >= 1) & (self.count > 0) & (self.high <= 0)
+            dead |= (self.flat + self.shut >= self.count) & (self.count > 0) & (self.high <= 0) & (self.low < 0)
         return UnitFacts(
             path=path,
             activation=self.name,
@@ -101,12 +106,20 @@ class _Tally:
 
 
 def _slope(activation: Activation) -> torch.Tensor | None:
-    """Measure the slope of an activation at every value, from its graph."""
+    """Measure the slope of an activation at every value, from its graph; None where values act on each other."""
     before, after = activation.before, activation.after
     if before.shape != after.shape or not before.requires_grad or not after.requires_grad:
         return None
-    (gradient,) = torch.autograd.grad(after.sum(), before, retain_graph=True, allow_unused=True)
-    return by_unit(gradient.detach().abs(), activation.layer) if gradient is not None else None
+    signs = torch.randint(0, 2, after.shape, device=after.device, dtype=after.dtype) * 2 - 1
+    slopes = []
+    for weights in (torch.ones_like(after), signs):  # for an activation the sign of its neighbours is all the same
+        (gradient,) = torch.autograd.grad((after * weights).sum(), before, retain_graph=True, allow_unused=True)
+        if gradient is None:
+            return None
+        slopes.append(gradient.detach().abs())
+    if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):
+        return None
+    return by_unit(slopes[0], activation.layer)
 
 
 def _is_bounded(activation: Activation) -> bool:

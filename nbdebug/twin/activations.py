@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -47,28 +47,33 @@ def by_unit(tensor: torch.Tensor, layer: Call) -> torch.Tensor | None:
     return None
 
 
-def activations_in(trace: Trace) -> Iterator[Activation]:
-    """Follow every layer with weights to its activation; the last layer, whose output is the answer, has none."""
+def activations_in(trace: Trace, known: Container[str] | None = None) -> Iterator[Activation]:
+    """Follow every layer with weights to its activation; the last layer, whose output is the answer, has none.
+
+    `known` names the layers that an earlier pass found, so that the graph need not be asked again.
+    """
     began = sorted(trace.calls, key=lambda call: call.began)
     leaves = [call for call in began if call.is_leaf and call.output is not None]
     takers: dict[int, Call] = {}
     for call in reversed(leaves):
         takers.update({id(tensor): call for tensor in call.inputs})
     for layer in weighted_calls(trace):
+        if known is not None and layer.path not in known:
+            continue
         if layer.is_leaf and layer.output is not None and layer.output.dim() >= 2:
-            found = _follow(layer, takers, leaves)
-            if found is not None and _feeds_another(found, trace):
+            found = _follow(layer, takers, leaves, sure=known is not None)
+            if found is not None and (known is not None or _feeds_another(found, trace)):
                 yield found
 
 
-def _follow(layer: Call, takers: dict[int, Call], leaves: list[Call]) -> Activation | None:
+def _follow(layer: Call, takers: dict[int, Call], leaves: list[Call], *, sure: bool) -> Activation | None:
     """Go from module to module, through norms, pools and what does nothing, to the first that bends the values."""
     before, current, place = layer.output, layer.passed, layer
     assert before is not None and current is not None
     for _ in range(8):
         taker = takers.get(id(current))
         if taker is None:
-            return _between(layer, before, place, leaves)
+            return _between(layer, before, place, leaves, sure=sure)
         if owned_matrices(taker.module) or taker.output is None or taker.passed is None:
             return None
         bends = taker.output.shape == current.shape and not any(True for _ in taker.module.parameters())
@@ -80,7 +85,7 @@ def _follow(layer: Call, takers: dict[int, Call], leaves: list[Call]) -> Activat
     return None
 
 
-def _between(layer: Call, before: torch.Tensor, place: Call, leaves: list[Call]) -> Activation | None:
+def _between(layer: Call, before: torch.Tensor, place: Call, leaves: list[Call], *, sure: bool) -> Activation | None:
     """Take the input of the next module where a function was written between the two."""
     following = next((call for call in leaves if call.began > place.began and call is not place), None)
     if following is None or not following.inputs:
@@ -88,7 +93,9 @@ def _between(layer: Call, before: torch.Tensor, place: Call, leaves: list[Call])
     after = following.inputs[0]
     if not after.is_floating_point() or by_unit(after, layer) is None or _is_softmax(after):
         return None
-    return Activation(layer, before, after, f"before {following.path}", None) if _depends(after, before) else None
+    if not sure and not _depends(after, before):
+        return None
+    return Activation(layer, before, after, f"before {following.path}", None)
 
 
 def _feeds_another(found: Activation, trace: Trace) -> bool:

@@ -15,6 +15,7 @@ from nbdebug.errors import UNCHANGED, TwinRefused
 from nbdebug.subject.copies import careful_copy
 from nbdebug.subject.holdings import copy_generator, data_in, generators_in, human_bytes
 from nbdebug.twin.functional import FunctionalModel
+from nbdebug.twin.scripted import ScriptShell, copied_script
 
 __all__ = ["Copied", "copy_together", "refuse_too_large"]
 
@@ -74,6 +75,8 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
                     memo[id(tensor)] = tensor.detach().clone()
         if isinstance(module, torch.jit.ScriptModule) and id(module) not in memo:
             _memo_scripted(module, memo)
+            if module is originals[0]:
+                memo[id(module)] = ScriptShell(memo[id(module)])
     for part in originals[1:]:
         memo.update({id(data): data for data in data_in(part)})  # an experiment never reads through a step's own loader
     return memo
@@ -81,12 +84,14 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
 
 def _memo_scripted(module: nn.Module, memo: dict[int, Any]) -> None:
     """Copy a scripted module first: it copies in C++, and an optimizer would not find its parameters in the memo."""
-    twin = copy.deepcopy(module)
+    twin = copied_script(module)
     for (_, live), (_, made) in zip(module.named_modules(), twin.named_modules(), strict=True):
         memo[id(live)] = made
     live_tensors = (*module.named_parameters(), *module.named_buffers())
     twin_tensors = (*twin.named_parameters(), *twin.named_buffers())
-    memo.update({id(live): made for (_, live), (_, made) in zip(live_tensors, twin_tensors, strict=True)})
+    for (_, live), (_, made) in zip(live_tensors, twin_tensors, strict=True):
+        made.detach_().requires_grad_(live.requires_grad)  # the clone is in the graph of the live one
+        memo[id(live)] = made
 
 
 def _tidy(notes: list[str], originals: tuple[Any, ...]) -> list[str]:

@@ -12,17 +12,18 @@ from nbdebug.twin import Twin
 __all__ = ["influence_of"]
 
 
-@torch.no_grad()
 def influence_of(twin: Twin, batch: Batch, parameters: Sequence[torch.Tensor]) -> float:
     """Give the relative change of the answer when these values are strongly changed; 0 where none can be told."""
     reference, again = _answer(twin, batch), _answer(twin, batch)
-    kept = [parameter.clone() for parameter in parameters]
-    for parameter in parameters:
-        scale = float(parameter.abs().mean()) or 0.1
-        parameter.add_(torch.randn_like(parameter), alpha=3 * scale)
+    kept = [parameter.detach().clone() for parameter in parameters]
+    with torch.no_grad():
+        for parameter in parameters:
+            scale = float(parameter.abs().mean()) or 0.1
+            parameter.add_(torch.randn_like(parameter), alpha=3 * scale)
     changed = _answer(twin, batch)
-    for parameter, values in zip(parameters, kept, strict=True):
-        parameter.copy_(values)
+    with torch.no_grad():
+        for parameter, values in zip(parameters, kept, strict=True):
+            parameter.copy_(values)
     change, noise = _distance(reference, changed), _distance(reference, again)
     return change if change > 10 * noise + 1e-7 else 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from nbdebug.twin import Twin
 __all__ = ["plain_adam", "race"]
 
 STEPS = 40
+SECONDS = 10.0  # for one training; what it has come to by then is compared
 SEED = 0
 
 
@@ -29,8 +31,9 @@ def race(
     steps: int = STEPS,
     tell: Callable[[float], None] = lambda _: None,
 ) -> tuple[float, ...]:
-    """Train over these batches in turn and give the losses; it ends early when they are not finite."""
+    """Train over these batches in turn and give the losses; it ends early when they are not finite or time is up."""
     torch.manual_seed(SEED)
+    end = time.monotonic() + SECONDS
     twin.ready_to_train()
     losses: list[float] = []
     for step in range(steps):
@@ -38,7 +41,7 @@ def race(
         optimizer.zero_grad()
         loss = twin.run(batches[step % len(batches)]).loss
         losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]) or not loss.requires_grad:
+        if not math.isfinite(losses[-1]) or not loss.requires_grad or time.monotonic() > end:
             break
         loss.backward()
         optimizer.step()

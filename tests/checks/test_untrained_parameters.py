@@ -169,3 +169,10 @@ class Target(nn.Module):
 def test_target_network_raises_no_alarm() -> None:
     """A momentum copy runs without gradients on purpose."""
     assert not [f for f in result(Target()).findings if f.is_alarm]
+
+
+def test_scripted_models_keep_their_gradients() -> None:
+    """A scripted model is copied in C++; nothing of a backward pass on the copy may reach the original."""
+    model = torch.jit.script(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
+    assert result(model).status == "clean"
+    assert all(parameter.grad is None for parameter in model.parameters())
