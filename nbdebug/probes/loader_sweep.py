@@ -131,8 +131,9 @@ def _look_in_order(
     subject: Subject, control: Control, order: _Order, failures: list[Draw], begin: float, tally: _Tally
 ) -> tuple[bool, Iterator[Draw]]:
     """Read the first batches; give whether the loader ended there, and the rest of it."""
-    stream = in_order(subject.feed, subject.wrap, begin + subject.sweep_seconds, control.poll)
     until = begin + ORDERED_SHARE * subject.sweep_seconds
+    indexed = subject.feed.dataset is not None  # otherwise the rest of the stream is all there is to draw from
+    stream = in_order(subject.feed, subject.wrap, until if indexed else begin + subject.sweep_seconds, control.poll)
     for draw in stream:
         failures += [draw] if draw.failures else []
         tally.add(draw)
