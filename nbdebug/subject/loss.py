@@ -137,13 +137,13 @@ def infer_loss(output: Any, target: Any, has_target: bool) -> LossChoice:
 
 def _for_ids(predicted: torch.Tensor, target: torch.Tensor) -> LossChoice:
     shape, wanted = tuple(predicted.shape), tuple(target.shape)
-    if len(shape) == len(wanted) + 1 and (shape[0], *shape[2:]) == wanted:
+    if len(shape) == len(wanted) + 1 and (shape[0], *shape[2:]) == wanted and shape[1] > 1:
         return _assume(
             ClassIdCrossEntropy(),
             "CrossEntropyLoss",
             f"outputs {shape} score {shape[1]} classes for integer targets {wanted}",
         )
-    if len(shape) == len(wanted) + 1 and shape[:-1] == wanted:
+    if len(shape) == len(wanted) + 1 and shape[:-1] == wanted and shape[-1] > 1:
         return _assume(
             ClassLastCrossEntropy(),
             "CrossEntropyLoss",

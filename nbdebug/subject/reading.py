@@ -65,7 +65,7 @@ def signature_of(model: Any) -> Signature:
     """Read the signature of the model's forward; what cannot be read counts as one required argument."""
     inner = unwrap(model)
     if isinstance(inner, torch.jit.ScriptModule):
-        schema = getattr(getattr(inner, "forward", None), "schema", None)
+        schema = _script_schema(inner)
         if schema is None:
             return Signature()
         arguments = [a for a in schema.arguments if a.name != "self"]
@@ -84,6 +84,14 @@ def signature_of(model: Any) -> Signature:
         any_keyword=any(p.kind is p.VAR_KEYWORD for p in parameters),
         keyword_required=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty),
     )
+
+
+def _script_schema(module: Any) -> Any:
+    """Read the schema of a scripted forward; asking for `module.forward` would leave a cache in the user's module."""
+    try:
+        return module._c._get_method("forward").schema
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def read_batch(raw: Any, asks: Signature) -> Reading:

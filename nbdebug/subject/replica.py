@@ -7,6 +7,7 @@ and collate function are copies. Data too large to copy is shared, and everythin
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -94,7 +95,8 @@ def _share_heavy(value: Any, memo: dict[int, Any], notes: list[str], name: str) 
 
 
 def _is_one_shot(dataset: Any) -> bool:
-    return hasattr(dataset, "__next__") or any(hasattr(value, "__next__") for value in vars(dataset).values())
+    held = [value for value in vars(dataset).values() if not isinstance(value, io.IOBase)]  # a file is opened again
+    return any(hasattr(value, "__next__") for value in (dataset, *held))
 
 
 def _drawing_parts(loader: Any, memo: dict[int, Any], notes: list[str], name: str) -> dict[str, Any]:

@@ -64,18 +64,23 @@ class Witness:
                 parts = ("version", "memory", "shape", "requires_grad", "values", "gradient")
                 changed = [part for part, a, b in zip(parts, before, now, strict=True) if a != b]
                 lines.append(f"{name} was changed ({', '.join(changed)}), and is as it was left")
+        lines += [
+            f"{kind.__name__}.{name} was changed" for kind, before in self._classes for name in _news(kind, before)
+        ]
         return lines
 
     def _mend_class(self, kind: type, before: dict[str, Any]) -> None:
-        now = dict(vars(kind))
-        for name in {*now, *before}:
-            if now.get(name) is before.get(name) or name.startswith("__"):
-                continue
-            self._mended.append(f"{kind.__name__}.{name}")
+        """Put the user's class back: a counter in it has no copy of its own, so this is how it is kept."""
+        for name in _news(kind, before):
             if name in before:
                 setattr(kind, name, before[name])
             else:
                 delattr(kind, name)
+
+
+def _news(kind: type, before: dict[str, Any]) -> list[str]:
+    now = vars(kind)
+    return [n for n in {**before, **now} if not n.startswith("__") and now.get(n) is not before.get(n)]
 
 
 def _walk(live: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:

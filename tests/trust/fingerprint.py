@@ -70,9 +70,9 @@ def _walk(live: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     stack: list[tuple[str, Any]] = [(f"live[{index}]", part) for index, part in enumerate(live)]
     while stack:
         path, part = stack.pop()
-        if isinstance(part, (str, bytes, int, float, complex, types.ModuleType, type(None), type)):
-            if not (isinstance(part, type) and _is_ours(part.__module__)):
-                continue
+        plain = isinstance(part, (str, bytes, int, float, complex, types.ModuleType, type(None), type))
+        if plain and not (isinstance(part, type) and _is_ours(part.__module__)):
+            continue
         if id(part) in seen or len(path) > 400:
             continue
         seen.add(id(part))

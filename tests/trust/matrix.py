@@ -15,7 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -133,7 +132,7 @@ def _run_all(
     probes: list[str] | None,
     compare: Callable[[str], None],
 ) -> None:
-    polls = _Polls(session)
+    polls, told = _Polls(session), 0
     for spec in _specs(probes):
         tally.probes.add(spec.name)
         polls.arm(0, _raise(Planted))
@@ -150,6 +149,10 @@ def _run_all(
                 tally.tried[fault] += 1
                 compare(f"{spec.name} with {fault} at poll {at} of {total}")
         session._evidence = kept
+        loud = [note for note in session.journal.notes if note.startswith("ATTENTION")]
+        for note in loud[told:]:  # what had to be mended is a difference, too
+            tally.differences.append(f"{spec.name} · {note}")
+        told = len(loud)
 
 
 def _specs(probes: list[str] | None) -> list[ProbeSpec]:
@@ -178,7 +181,7 @@ def _places(total: int, places: int, turn: int) -> Iterator[int]:
 
 
 def warm_up() -> None:
-    """Import everything that is imported on first use: torch's compiler and scikit-learn set variables when they are."""
+    """Import everything that is imported on first use: torch's compiler and scikit-learn set variables then."""
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -85,10 +85,10 @@ def holds_open_files() -> dict[str, Any]:
             self.table.read(2)
             return self.body(x)
 
-    log = tempfile.NamedTemporaryFile("w+", delete=False).file  # noqa: SIM115 - open on purpose
+    log = open(f"{tempfile.mkdtemp()}/log.txt", "w+")  # noqa: SIM115 - open on purpose
     with tempfile.NamedTemporaryFile("w", delete=False) as written:
         written.write("a table of some length")
-    return classify(Logging(log=log, table=open(written.name)))  # noqa: SIM115 - open on purpose
+    return classify(Logging(log=log, table=open(written.name)))
 
 
 @case()
