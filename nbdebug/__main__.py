@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -65,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _diagnose(options: argparse.Namespace) -> int:
     import nbdebug
+    from nbdebug.report.writing import as_json
 
     setup = _made(options.setup)
     chosen = {"checks": options.checks.split(",")} if options.checks else {}
@@ -79,7 +79,7 @@ def _diagnose(options: argparse.Namespace) -> int:
     report.show()
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
+        options.json.write_text(as_json(report), encoding="utf-8")
     for path in options.save:
         report.save(path)
     if any("interrupted" in note for note in report.notes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,9 @@ from nbdebug.report.drawing.lines import lines
 from nbdebug.report.drawing.raster import png_of
 from nbdebug.report.drawing.sheet import Sheet, png_bytes
 
-__all__ = ["as_png", "as_svg", "picture_of"]
+__all__ = ["as_png", "as_svg", "as_svg_address", "picture_of"]
+
+GREY = "#767676"
 
 _LAYOUTS: dict[type[Exhibit], tuple[str, Callable[[Any], Sheet]]] = {
     Bars: ("values", bars),
@@ -29,6 +32,17 @@ def as_svg(exhibit: Exhibit, label: str) -> str:
     """Draw an exhibit as markup that takes the colours of its page; empty where there is nothing to draw."""
     sheet = _laid_out(exhibit)
     return sheet.to_svg(label) if sheet else ""
+
+
+def as_svg_address(exhibit: Exhibit, label: str) -> str:
+    """Draw an exhibit as the address of an image, in a grey that can be read on light and on dark.
+
+    A notebook that is not trusted, and sites that show notebooks, take markup apart but leave images alone.
+    """
+    sheet = _laid_out(exhibit)
+    if sheet is None:
+        return ""
+    return "data:image/svg+xml;base64," + base64.b64encode(sheet.to_svg(label, GREY).encode("utf-8")).decode("ascii")
 
 
 def as_png(exhibit: Exhibit) -> bytes:

@@ -19,6 +19,7 @@ __all__ = ["as_notebook"]
 
 Cell = dict[str, Any]
 PICTURE_BYTES = 3_000_000  # base64 makes 4 MB of it; GitHub shows no notebook that is much larger than that
+MOST_PICTURES = 40  # a reader who comes so far looks for something, and finds its numbers
 PLUG_IN = """\
 # Plug in your own things here, then run all cells.
 model = None      # your torch.nn.Module
@@ -84,18 +85,20 @@ class _Album:
     """Hands out pictures as outputs until the notebook would become too large to be opened."""
 
     def __init__(self) -> None:
-        self.left = PICTURE_BYTES
+        self.left, self.places = PICTURE_BYTES, MOST_PICTURES
 
     def show(self, exhibit: Exhibit | None, says: str) -> list[Cell]:
-        if exhibit is None or self.left <= 0:
+        if exhibit is None:
             return []
+        if self.left <= 0 or self.places <= 0:
+            return [_output({"text/plain": "The picture is left out to keep this file small; a .html report has it."})]
         try:
             picture = as_png(exhibit)
         except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
             return [_output({"text/plain": "The picture could not be drawn."})]
         if not picture:
             return []
-        self.left -= len(picture)
+        self.left, self.places = self.left - len(picture), self.places - 1
         label = shortened(says, 300)
         data = {"image/png": base64.b64encode(picture).decode("ascii"), "text/plain": f"Picture: {label}"}
         return [_output(data, **{"image/png": {"width": 460, "alt": label}})]  # it is drawn at twice the size
@@ -131,17 +134,12 @@ def _contents(report: Report, view: Outline) -> Iterable[str]:
 def _evidence(card: Card, album: _Album) -> Iterator[Cell]:
     """Give a cell that repeats a check, with what it showed, and the symptoms that follow from it."""
     finding = card.finding
-    numbers = {key: figure(value) for key, value in finding.evidence.items()}
-    plain = "\n".join([f"{finding.severity}: {finding.check}: {shortened(finding.says)}", *_lines(numbers)])
+    plain = f"{finding.severity}: {finding.check}: {shortened(finding.says)}"
     shown = album.show(finding.exhibit, finding.says)
     yield _code(f"repeat({finding.check!r})", [_output({"text/plain": plain}), *shown])
     for symptom in card.symptoms:
         yield _text(_words(symptom, explained_by=finding.check))
         yield from _evidence(symptom, album)
-
-
-def _lines(numbers: dict[str, str]) -> list[str]:
-    return [f"  {key}: {value}" for key, value in numbers.items()]
 
 
 def _words(card: Card, *, level: str = "###", explained_by: str = "") -> Iterable[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.exhibit import Exhibit, Images, Table
 from nbdebug.finding import Finding
 from nbdebug.report import words
-from nbdebug.report.draw import as_svg, picture_of
+from nbdebug.report.draw import as_svg, as_svg_address, picture_of
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
 from nbdebug.report.report import Report
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_fragment", "as_page", "difference_fragment"]
 
-MOST_TABLE_ROWS, MOST_PICTURES = 50, 60
+MOST_TABLE_ROWS, MOST_PICTURES = 50, 100
 
 
 def as_page(report: Report, *, include_samples: bool = False) -> str:
@@ -41,16 +42,12 @@ def as_fragment(report: Report, *, include_samples: bool = False) -> str:
 
 def difference_fragment(difference: Difference) -> str:
     """Give the comparison of two reports as the output of a notebook cell."""
-    return (
-        _environment()
-        .get_template("difference.html")
-        .render(difference=ready(difference), style=_resource("style.css"))
-    )
+    template = _environment().get_template("difference.html")
+    return template.render(difference=ready(difference), style=_resource("style.css"))
 
 
 def _render(template: str, report: Report, include_samples: bool, **more: Any) -> str:
     shown = prepared(report, include_samples=include_samples)
-    budget = itertools.count()  # a report of a thousand findings has to stay a file that opens
     return (
         _environment()
         .get_template(template)
@@ -60,7 +57,7 @@ def _render(template: str, report: Report, include_samples: bool, **more: Any) -
             style=_resource("style.css"),
             words=words,
             left_out=LEFT_OUT,
-            picture=lambda finding: _picture(finding) if next(budget) < MOST_PICTURES else "",
+            picture=partial(_picture, itertools.count()),
             table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
             samples=_samples,
             most_rows=MOST_TABLE_ROWS,
@@ -69,16 +66,20 @@ def _render(template: str, report: Report, include_samples: bool, **more: Any) -
     )
 
 
-def _picture(finding: Finding) -> Any:
+def _picture(drawn: Iterator[int], finding: Finding, inline: bool) -> Any:
     """Draw what a finding shows; the text for those who cannot see it is what the finding says."""
     from markupsafe import Markup
 
     if finding.exhibit is None or isinstance(finding.exhibit, (Table, Images)):
         return ""
+    if next(drawn) >= MOST_PICTURES:  # a report of a thousand findings has to stay a file that opens
+        return Markup('<p class="nbd-quiet">The picture is left out to keep this file small.</p>')
     title = getattr(finding.exhibit, "title", "")
     label = words.shortened(f"{title}: {finding.says}" if title else finding.says, 300)
     try:
-        return Markup(as_svg(finding.exhibit, label))
+        if inline:
+            return Markup(as_svg(finding.exhibit, label))
+        return Markup('<img src="{}" alt="{}" width="500">').format(as_svg_address(finding.exhibit, label), label)
     except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
         return Markup('<p class="nbd-quiet">The picture could not be drawn.</p>')
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ class Report:
         return {
             "schema": SCHEMA,
             "findings": [finding.to_dict() for finding in self.findings],
-            "results": [result.to_dict() for result in self.results],
+            "results": [self._result_to_dict(result) for result in self.results],
             "subject": plain(self.subject),
             "notes": plain(self.notes),
             "timings": plain(self.timings),
@@ -71,6 +71,12 @@ class Report:
             "seconds": self.seconds,
             "made": self.made,
         }
+
+    def _result_to_dict(self, result: Result) -> dict[str, Any]:
+        """Write a result with the places of its findings in this report instead of a second copy of them."""
+        places = {(f.check, f.where, f.says): place for place, f in reversed(list(enumerate(self.findings)))}
+        found = [places.get((f.check, f.where, f.says), f.to_dict()) for f in result.findings]
+        return {**replace(result, findings=()).to_dict(), "findings": found}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
@@ -85,12 +91,13 @@ class Report:
                 do="install a newer nbdebug" if newer else "save the report again with this version of nbdebug",
             )
         try:
+            findings = [Finding.from_dict(item) for item in data["findings"]]
             return cls(
-                findings=[Finding.from_dict(item) for item in data["findings"]],
-                results=[Result.from_dict(item) for item in data["results"]],
+                findings=findings,
+                results=[_result_from_dict(item, findings) for item in data["results"]],
                 **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(
                 f"the report is broken: {type(error).__name__}: {error}",
                 where="Report.from_dict",
@@ -161,6 +168,11 @@ class Report:
 
         # Notebooks are sent to others, so that both forms leave the machine as a saved report does.
         return {"text/plain": as_text(prepared(self)), "text/html": self._repr_html_()}
+
+
+def _result_from_dict(data: Mapping[str, Any], findings: list[Finding]) -> Result:
+    found = [findings[item] if isinstance(item, int) else Finding.from_dict(item) for item in data["findings"]]
+    return replace(Result.from_dict({**data, "findings": []}), findings=tuple(found))
 
 
 def environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ from nbdebug.errors import BadInput
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
 
-__all__ = ["load", "write"]
+__all__ = ["as_json", "load", "write"]
 
 
 def write(report: Report, path: Path, *, include_samples: bool = False) -> Path:
@@ -63,8 +63,9 @@ def _ipynb(report: Report, include_samples: bool) -> str:
     return as_notebook(report, include_samples=include_samples)
 
 
-def _json(report: Report, include_samples: bool) -> str:
-    return json.dumps(prepared(report, include_samples=include_samples).to_dict(), indent=1, allow_nan=False)
+def as_json(report: Report, include_samples: bool = False) -> str:
+    """Give the report as data; docs/report-schema.md describes it. Indented, long curves would be ten times as long."""
+    return json.dumps(prepared(report, include_samples=include_samples).to_dict(), allow_nan=False) + "\n"
 
 
 def _md(report: Report, include_samples: bool) -> str:
@@ -82,7 +83,7 @@ def _sarif(report: Report, include_samples: bool) -> str:
 _FORMS: dict[str, Callable[[Report, bool], str]] = {
     ".html": _html,
     ".ipynb": _ipynb,
-    ".json": _json,
+    ".json": as_json,
     ".md": _md,
     ".sarif": _sarif,
 }

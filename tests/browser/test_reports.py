@@ -19,6 +19,7 @@ from nbdebug.report.notebook import as_notebook
 from nbdebug.report.page import as_fragment, as_page, difference_fragment
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
+from tests.browser.jupyter import Front, Server
 from tests.report.hostile import hostile
 from tests.report.payloads import PAYLOADS
 from tests.report.samples import healthy, small
@@ -34,7 +35,7 @@ ACTIVE = """() => {
     for (const a of e.attributes) {
       if (/^on/i.test(a.name)) bad.push(`${e.localName} ${a.name}`);
       if (['href', 'src', 'xlink:href', 'action', 'formaction', 'srcdoc', 'poster', 'ping', 'data'].includes(a.name)
-          && !/^(#|data:image\\/png;base64,)/.test(a.value)) bad.push(`${e.localName} ${a.value.slice(0, 99)}`);
+          && !/^(#|data:image\\/(png|svg\\+xml);base64,)/.test(a.value)) bad.push(`${e.localName} ${a.value}`);
     }
   }
   return bad;
@@ -91,7 +92,9 @@ def sheet(browser: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert not dialogs
-    foreign = [url for url in asked if not url.startswith(("file:", "data:image/png;base64,"))]
+    foreign = [
+        url for url in asked if not url.startswith(("file:", "data:image/png;base64,", "data:image/svg+xml;base64,"))
+    ]
     assert not foreign, foreign
 
 
@@ -101,8 +104,8 @@ def batches(size: int) -> Iterator[list[str]]:
         yield batch
 
 
-def attack(sheet: Page, folder: Path, form: str, payloads: list[str]) -> None:
-    report = hostile(payloads)
+def attack(sheet: Page, folder: Path, form: str, payloads: list[str], *, every_exhibit: bool) -> None:
+    report = hostile(payloads, every_exhibit=every_exhibit)
     path = folder / "hostile.html"
     path.write_text(FORMS[form](report), encoding="utf-8")
     sheet.goto(path.as_uri())
@@ -118,14 +121,38 @@ def attack(sheet: Page, folder: Path, form: str, payloads: list[str]) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_hostile_texts_stay_texts(sheet: Page, tmp_path: Path, form: str) -> None:
     for payloads in batches(12):
-        attack(sheet, tmp_path, form, payloads)
+        attack(sheet, tmp_path, form, payloads, every_exhibit=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_each_hostile_text_alone_stays_text(sheet: Page, tmp_path: Path, form: str) -> None:
     for payloads in batches(1):
-        attack(sheet, tmp_path, form, payloads)
+        attack(sheet, tmp_path, form, payloads, every_exhibit=True)
+
+
+def test_hostile_texts_stay_texts_in_jupyter(browser: Browser, server: Server, front: Front) -> None:
+    """A report as a notebook, and as the output of a cell, in a real front end with its own markdown and formulas."""
+    report = hostile(PAYLOADS[::3], every_exhibit=False)
+    notebook = nbformat.reads(as_notebook(report), as_version=4)
+    output = nbformat.v4.new_output("display_data", data=report._repr_mimebundle_())
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("report", outputs=[output]))
+    nbformat.write(notebook, server.home / "notebooks" / "hostile.ipynb")
+    context = browser.new_context(viewport={"width": 1200, "height": 3000})
+    page, asked, dialogs = context.new_page(), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.goto(server.address("hostile.ipynb", front))
+    page.wait_for_selector(".jp-RenderedMarkdown h1", timeout=60_000)
+    page.wait_for_timeout(3000)  # formulas are set after the texts are shown
+    assert page.evaluate("window.__pwned") is None
+    assert page.evaluate("document.querySelectorAll('.jp-Notebook mjx-container').length") == 0
+    links = page.evaluate("[...document.querySelectorAll('.jp-Notebook a[href]')].map(a => a.getAttribute('href'))")
+    context.close()
+    server.stop_kernels()
+    assert not dialogs
+    assert all(link.startswith("#") for link in links), links
+    assert not [url for url in asked if "evil" in url]
 
 
 def test_the_policy_of_the_page_lets_our_script_run_and_no_other(sheet: Page, tmp_path: Path) -> None:

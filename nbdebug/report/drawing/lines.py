@@ -13,7 +13,7 @@ from nbdebug.report.drawing.sheet import COLOURS, INK, VERMILION, WIDTH, Sheet, 
 
 __all__ = ["lines", "thinned"]
 
-HEIGHT, LEFT, MOST, MOST_POINTS = 190.0, 48.0, 10, 840
+HEIGHT, LEFT, MOST, MOST_POINTS, SHORT = 190.0, 48.0, 10, 840, 250
 DASHES = (None, (6.0, 3.0), (2.0, 2.5), (9.0, 2.5))
 
 
@@ -30,7 +30,7 @@ def lines(exhibit: Lines) -> Sheet:
     vertical_grid(sheet, across, top, top + HEIGHT)
     _horizontal_grid(sheet, up)
     for index, (_, x, y) in enumerate(curves):
-        _curve(sheet, across, up, x, y, index)
+        _curve(sheet, exhibit, (across, up), x, y, index)
     sheet.height = top + HEIGHT + 34
     sheet.add(Words((LEFT + WIDTH) / 2, sheet.height - 4, clipped(exhibit.x_label, 60), 10.5, "middle"))
     return sheet
@@ -63,7 +63,7 @@ def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
         named = [(name, i) for name, i in named if name]
     for place, (name, index) in enumerate(named):
         x, line = (WIDTH / 2) * (place % 2), y + 17 * (place // 2) + 8
-        sheet.add(_pen(index, ((x, line), (x + 22, line))), Words(x + 28, line + 4, name, 11))
+        sheet.add(_pen(exhibit, index, ((x, line), (x + 22, line))), Words(x + 28, line + 4, name, 11))
     y += 17 * math.ceil(len(named) / 2)
     if gaps:
         sheet.add(*_cross(11, y + 8), Words(28, y + 12, "no finite value (NaN or infinite)", 11))
@@ -74,9 +74,11 @@ def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
     return y + 4
 
 
-def _pen(index: int, points: tuple[tuple[float, float], ...]) -> Stroke:
-    dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)]
-    return Stroke(points, COLOURS[index % len(COLOURS)], 1.8, dash)
+def _pen(exhibit: Lines, index: int, points: tuple[tuple[float, float], ...]) -> Stroke:
+    """Tell curves apart by colour, and by dashes where they are short; in the noise of long ones dashes get lost."""
+    short = max(len(ys) for _, _, ys in exhibit.series) <= SHORT
+    dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)] if short else None
+    return Stroke(points, COLOURS[index % len(COLOURS)], 1.8 if short else 1.4, dash)
 
 
 def _cross(x: float, y: float) -> tuple[Stroke, Stroke]:
@@ -95,10 +97,11 @@ def _horizontal_grid(sheet: Sheet, up: Scale) -> None:
         )
 
 
-def _curve(sheet: Sheet, across: Scale, up: Scale, x: np.ndarray, y: np.ndarray, index: int) -> None:
+def _curve(sheet: Sheet, exhibit: Lines, scales: tuple[Scale, Scale], x: np.ndarray, y: np.ndarray, index: int) -> None:
+    across, up = scales
     missing = across.places(x[~np.isfinite(y)])
     x, y = thinned(x, np.where(np.isfinite(y), y, np.nan))
-    sheet.add(_pen(index, tuple(zip(across.places(x).tolist(), up.places(y).tolist(), strict=True))))
+    sheet.add(_pen(exhibit, index, tuple(zip(across.places(x).tolist(), up.places(y).tolist(), strict=True))))
     places = np.unique(np.ceil((missing[np.isfinite(missing)] - LEFT) / 9)) * 9 + LEFT
     for place in places[places <= across.stop + 1].tolist():
         sheet.add(*_cross(place, up.start - 5))

@@ -63,7 +63,7 @@ def _stroke(canvas: Image, pen: Any, mark: Stroke, zoom: int) -> None:
     for run in mark.runs():
         points = [(zoom * x, zoom * y) for x, y in run]
         for piece in _dashes(points, mark.dash, zoom) if mark.dash else [points]:
-            pen.line(piece, fill=colour, width=width, joint="curve")
+            pen.line(piece, fill=colour, width=width, joint="curve" if len(piece) < 300 else None)
 
 
 def _dashes(points: list[tuple[float, float]], dash: tuple[float, float], zoom: int) -> list[list[tuple[float, float]]]:

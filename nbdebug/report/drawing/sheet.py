@@ -112,12 +112,13 @@ class Sheet:
         """Draw these on top of what is there."""
         self.marks.extend(marks)
 
-    def to_svg(self, label: str) -> str:
-        """Give the sheet as markup for a page, with a text for those who cannot see it."""
+    def to_svg(self, label: str, ink: str = INK) -> str:
+        """Give the sheet as markup, with a text for those who cannot see it."""
         body = "".join(_SVG[type(mark)](mark) for mark in self.marks)
+        colour = "" if ink == INK else f' color="{ink}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" '
-            f'aria-label="{escape(clean_text(label))}">{body}</svg>'
+            f'font-family="system-ui, sans-serif"{colour} aria-label="{escape(clean_text(label))}">{body}</svg>'
         )
 
 
