@@ -147,13 +147,16 @@ class Twin:
 
     def _run_by_hand(self, batch: Batch) -> Outcome:
         seen: list[Any] = []
-        handle = self.model.register_forward_hook(lambda _, args, output: seen.append(output))
+        handle = None
+        if not isinstance(self.model, torch.jit.ScriptModule):  # which takes no hooks; then only the loss is seen
+            handle = self.model.register_forward_hook(lambda _, args, output: seen.append(output))
         try:
             assert self.compute_loss is not None
             value = self.compute_loss(self.model, batch.raw, self.loss_for_user())
             loss: Any = value if isinstance(value, torch.Tensor) else total_of(value)
         finally:
-            handle.remove()
+            if handle is not None:
+                handle.remove()
         if loss is None:
             raise BadInput(
                 f"it returned a {type(value).__name__} and no loss",
