@@ -143,6 +143,17 @@ def id_beyond_the_table() -> dict[str, Any]:
     return {"model": Bag(), "loader": DataLoader(TensorDataset(tokens, labels), 64), "loss_fn": nn.CrossEntropyLoss()}
 
 
+def forgets_to_return(model: Any, batch: Any, loss_fn: Any) -> None:
+    """Compute a loss, and keep it."""
+    nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+@patient("forward-fails", where="compute_loss")
+def loss_not_returned() -> dict[str, Any]:
+    """The function ends without return."""
+    return {"model": conv_net(), "loader": images(), "compute_loss": forgets_to_return}
+
+
 def found(**setup: Any) -> Any:
     """Run the check alone."""
     return nbdebug.diagnose(**setup, checks=["forward-fails"], progress=False).result("forward-fails")
