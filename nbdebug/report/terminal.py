@@ -7,7 +7,6 @@ import sys
 from typing import IO
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -41,31 +40,34 @@ def _body(report: Report) -> RenderableType:
     parts: list[RenderableType] = [Text(verdict(report), style="bold"), Text("")]
     for number, (cause, symptoms) in enumerate(folded(report.findings), 1):
         parts.append(_finding(cause, f"{number}."))
-        parts.extend(Padding(_explained(symptom, cause), (0, 0, 0, 5)) for symptom in symptoms)
+        parts.extend(_hanging("", _explained(symptom), 4) for symptom in symptoms)
         parts.append(Text(""))
     parts.append(Text(counts_line(report)))
-    parts.extend(Text(f"  {line}", style="dim") for line in not_seen(report))
-    parts.extend(Text(f"Note: {clean_text(note)}", style="dim") for note in report.notes)
+    parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen(report))
+    parts.extend(_hanging("", Text(f"Note: {clean_text(note)}", style="dim"), 0) for note in report.notes)
     return Group(*parts)
 
 
 def _finding(finding: Finding, number: str) -> RenderableType:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=3)
-    grid.add_column(ratio=1)
     head = Text.assemble((finding.severity, COLOURS[finding.severity]), " ", (clean_text(finding.check), "bold"))
     if finding.where:
         head.append(f"  at {clean_text(finding.where)}")
-    grid.add_row(number, head)
-    grid.add_row("", Text(clean_text(finding.says)))
+    parts = [_hanging(number, head, 4), _hanging("", Text(clean_text(finding.says)), 4)]
     for remedy in finding.remedies[:2]:
-        grid.add_row("", Text(f"try: {clean_text(remedy.says)}", style="green"))
+        parts.append(_hanging("", Text(f"try: {clean_text(remedy.says)}", style="green"), 4))
         if remedy.code:
-            grid.add_row(
-                "", Text("".join(f"     {line}\n" for line in clean_text(remedy.code).splitlines()).rstrip("\n"))
-            )
-    return grid
+            parts.append(_hanging("", Text(clean_text(remedy.code).rstrip()), 9))
+    return Group(*parts)
 
 
-def _explained(symptom: Finding, cause: Finding) -> Text:
+def _explained(symptom: Finding) -> Text:
     return Text(f"explains {clean_text(symptom.check)}: {clean_text(symptom.says)}", style="dim")
+
+
+def _hanging(mark: str, text: Text, indent: int) -> RenderableType:
+    """Keep every line of a wrapped text to the right of its mark."""
+    grid = Table.grid(padding=0)
+    grid.add_column(width=indent)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, text)
+    return grid
