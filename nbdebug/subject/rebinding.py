@@ -43,6 +43,7 @@ class Rebinder:
         self._looked_up: set[tuple[int, str]] = set()
         self._cells: dict[int, Any] = {}
         self._overrides: dict[type, dict[str, Any]] = {}
+        self._needed: set[int] = set()  # the functions that would reach something live if they were left alone
         self._reached: list[str] = []
 
     def rebound(self, function: Any) -> tuple[Any, list[str]]:
@@ -78,7 +79,7 @@ class Rebinder:
             self._overrides[kind] = {}
             for name, method in methods_of(kind):
                 twin, reached = self.rebound(method)
-                if twin is not method:
+                if id(twin) in self._needed:
                     self._overrides[kind][name] = twin
                 if reached:
                     self.notes.append(_says(f"{kind.__name__}.{name}", reached))
@@ -102,12 +103,12 @@ class Rebinder:
         twin.__kwdefaults__ = {name: self.exchanged(name, value, depth - 1) for name, value in kept.items()} or None
         twin.__dict__.update(live.__dict__)
         twin.__module__, twin.__qualname__, twin.__doc__ = live.__module__, live.__qualname__, live.__doc__
-        if not self._differs(live, twin):
-            self.memo[id(live)] = live
-        return self.memo[id(live)]
+        if self._differs(live, twin):
+            self._needed.add(id(twin))
+        return twin
 
     def _differs(self, live: types.FunctionType, twin: types.FunctionType) -> bool:
-        """Whether a function could reach or change something live, so that its twin is needed."""
+        """Whether a function could reach or change something live, so that it cannot stay what it is."""
         if _writes_outside(live.__code__):
             return True
         before, after = live.__globals__, twin.__globals__
@@ -117,7 +118,10 @@ class Rebinder:
                 pairs.append((old.cell_contents, new.cell_contents))
         pairs.extend(zip(live.__defaults__ or (), twin.__defaults__ or (), strict=True))
         pairs.extend((value, (twin.__kwdefaults__ or {})[name]) for name, value in (live.__kwdefaults__ or {}).items())
-        return any(old is not new and not (old is live and new is twin) for old, new in pairs)
+        return any(old is not new and self._matters(new) for old, new in pairs)
+
+    def _matters(self, new: Any) -> bool:
+        return not isinstance(new, types.FunctionType) or id(new) in self._needed
 
     def _cell(self, old: Any) -> tuple[Any, bool]:
         """Give the new cell for an old one; functions that shared one go on sharing one."""

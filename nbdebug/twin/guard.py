@@ -178,7 +178,8 @@ def guarded(
         if witness is not None and threading.current_thread() is threading.main_thread():
             # In a worker thread the user's own training may run at the same time: what it changes is not ours.
             guard.on_close(witness.mend)
-        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False, cache_enabled=False):
+        plain = torch.autocast("cpu", enabled=False, cache_enabled=False)
+        with torch.inference_mode(False), torch.enable_grad(), plain:
             _seed_everything(seed)
             control.poll()
             result = experiment()

@@ -111,7 +111,7 @@ def test_the_model_eats_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_changes_are_made_to_copies(name: str) -> None:
-    batch, inputs, target = read(name)
+    batch, _, target = read(name)
     kept, before = batch.clone(), type(batch.raw)
     changed = batch.map_inputs(lambda _, tensor: torch.zeros_like(tensor))
     assert all(not tensor.any() for tensor in changed.inputs.values())

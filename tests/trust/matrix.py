@@ -54,6 +54,12 @@ FAULTS: dict[str, Callable[[], None]] = {
     "SIGINT once": _once,
     "SIGINT twice": _twice,
 }
+KINDS = (("RuntimeError",), ("MemoryError", "OutOfMemoryError"), ("KeyboardInterrupt", "SIGINT once", "SIGINT twice"))
+
+
+def one_of_each(turn: int) -> list[str]:
+    """Give one fault of each kind: an error, a lack of memory, an interrupt; other ones each turn."""
+    return [kind[turn % len(kind)] for kind in KINDS]
 
 
 @dataclass
@@ -92,18 +98,22 @@ class _Polls:
         self._poll()
 
 
-def examine(case: Case, tally: Tally, *, faults: list[str], places: int = 1, probes: list[str] | None = None) -> None:
-    """Run every probe on one set-up, first undisturbed, then with each fault, and compare fingerprints each time."""
+def examine(
+    case: Case, tally: Tally, *, faults: list[str] | None = None, places: int = 1, probes: list[str] | None = None
+) -> None:
+    """Run every probe on one set-up, first undisturbed, then with each fault, and compare fingerprints each time.
+
+    Without a word about faults, each probe gets one of each kind.
+    """
     if case.in_thread:
-        threads = [name for name in faults if "SIGINT" not in name]
-        worker = threading.Thread(target=_examine, args=(case, tally, threads, places, probes))
+        worker = threading.Thread(target=_examine, args=(case, tally, faults, places, probes))
         worker.start()
         worker.join()
     else:
         _examine(case, tally, faults, places, probes)
 
 
-def _examine(case: Case, tally: Tally, faults: list[str], places: int, probes: list[str] | None) -> None:
+def _examine(case: Case, tally: Tally, faults: list[str] | None, places: int, probes: list[str] | None) -> None:
     gc.collect()  # the workers of an earlier set-up's loader end when it does
     arguments, live = case.made()
     tally.setups += 1
@@ -127,7 +137,7 @@ def _examine(case: Case, tally: Tally, faults: list[str], places: int, probes: l
 def _run_all(
     session: Session,
     tally: Tally,
-    faults: list[str],
+    faults: list[str] | None,
     places: int,
     probes: list[str] | None,
     compare: Callable[[str], None],
@@ -141,7 +151,10 @@ def _run_all(
         compare(spec.name)
         total = polls.count
         kept = dict(session._evidence)
-        for fault in faults:
+        chosen = one_of_each(sum(tally.tried.values())) if faults is None else faults
+        if threading.current_thread() is not threading.main_thread():  # a signal reaches the main thread alone
+            chosen = [fault for fault in chosen if "SIGINT" not in fault]
+        for fault in chosen:
             for at in _places(total, places, sum(tally.tried.values())):
                 session._evidence = {kind: value for kind, value in kept.items() if kind is not spec.yields}
                 polls.arm(at, FAULTS[fault])
@@ -199,7 +212,7 @@ def main() -> None:
     wanted, tally, started = sys.argv[2:], Tally(), time.perf_counter()
     for case in [one for one in all_cases() if not wanted or one.name in wanted][::stride]:
         found, begun = len(tally.differences), time.perf_counter()
-        examine(case, tally, faults=list(FAULTS))
+        examine(case, tally)
         print(
             f"{case.name}: {time.perf_counter() - begun:.1f} s, {len(tally.differences) - found} differences",
             flush=True,

@@ -46,9 +46,9 @@ def test_every_probe_leaves_no_trace() -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_whole_matrix(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every probe × every set-up × every fault."""
+    """Every probe × every set-up × a fault of every kind."""
     tally = Tally()
-    examine(case, tally, faults=list(FAULTS))
+    examine(case, tally)
     with capsys.disabled():
         print(f"\n{case.name}: {tally}")
     assert not tally.differences, "\n".join(tally.differences[:20])
