@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.subject.batch import Batch
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.holdings import arrays_in, copy_generator, generators_in
@@ -87,7 +88,12 @@ class Reader:
         seed_all(seed)
         for live, start in self._own:
             _set_to(live, start, seed)
-        return self._wrap(self.feed.collate([self.dataset[index]]))
+        try:
+            return self._wrap(self.feed.collate([self.dataset[index]]))
+        except NbdebugError:
+            raise
+        except Exception as error:
+            raise NotApplicable(f"sample {index} cannot be read ({type(error).__name__}); see sample-fails") from error
 
 
 def fresh_reader(feed: Feed, wrap: Wrap) -> Reader | None:
