@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.subject import Batch
 from nbdebug.subject.loss import main_output, own_loss, total_of
 from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of, replace_at
@@ -57,7 +57,7 @@ class LossBox:
         try:
             leaf = values.detach().clone().requires_grad_(True)  # a training step goes backward through it
             return float(self._ask(path, leaf, batch).detach())
-        except NotApplicable:
+        except NbdebugError:
             raise
         except Exception:
             return float("nan")
@@ -69,7 +69,7 @@ class LossBox:
             loss = self._ask(path, leaf, None)
             if leaf.grad is None and loss.requires_grad:
                 (leaf.grad,) = torch.autograd.grad(loss, leaf, allow_unused=True)
-        except NotApplicable:
+        except NbdebugError:
             raise
         except Exception:
             return float("nan"), None
@@ -97,6 +97,8 @@ def open_box(twin: Twin, batch: Batch) -> LossBox:
     if twin.train_step is not None:
         try:
             return _hooked(twin, batch, _training_step(twin), "train_step")
+        except (Cancelled, OutOfTime):
+            raise
         except Exception:
             twin.control.poll()  # a loop that cannot be run in this way still has its loss_fn
     if twin.compute_loss is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.twin import Twin
 from nbdebug.twin.taps import tapped, tensors_in
 
@@ -32,6 +32,8 @@ def outlets(twin: Twin, call: Callable[[], Any]) -> list[tuple[nn.Module, Any]]:
     try:
         with tapped(twin.model, after=after, before=before):
             call()
+    except NbdebugError:
+        raise
     except Exception as error:  # a loss that refuses the model's answer can still be asked about others
         failed = error
     if not ended:
