@@ -40,9 +40,13 @@ def labels_unrelated_to_inputs(
         raise NotApplicable("simple models find no relation, and your model could not be trained to look for one")
     if own.p < p_value:
         return
+    yield _finding(simple, own, samples, p_value)
+
+
+def _finding(simple: Baselines | None, own: OwnRelation, samples: int, p_value: float) -> Finding:
     size = own.trained_on + own.held_out
     enough = size >= samples and own.by_heart  # a model that has learned nothing yet cannot tell
-    yield Finding(
+    return Finding(
         f"{_simple(simple)}Your model, trained for {own.steps} steps on {own.trained_on} samples (loss from "
         f"{own.first_loss:.3g} to {own.last_loss:.3g}), does no better on {own.held_out} others with their own targets "
         f"({own.held_loss:.3g}) than with those of other samples ({own.shuffled_loss:.3g}; p = {own.p:.2g}).",

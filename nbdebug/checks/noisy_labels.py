@@ -46,18 +46,22 @@ def noisy_labels(
     least = float(beta.ppf(0.001, errors, count - errors + 1)) if errors else 0.0
     if simple.gain < gain or least < noise or errors / count < flat * wrong.mean():
         return
+    yield _finding(simple, wrong, errors / count, noise)
+
+
+def _finding(simple: Baselines, wrong: np.ndarray, surely: float, limit: float) -> Finding:
     listed = sorted(np.flatnonzero(wrong), key=lambda i: simple.given[i] - simple.sure[i])
-    yield Finding(
+    return Finding(
         f"About {wrong.mean():.0%} of {simple.size} labels contradict what similar samples are called ({simple.best}), "
-        f"and just as many ({errors / count:.0%}) where the prediction is surest; the likeliest are samples "
+        f"and just as many ({surely:.0%}) where the prediction is surest; the likeliest are samples "
         f"{', '.join(str(simple.indices[i]) for i in listed[:5])}.",
         where="loader",
         severity="suspect",
         evidence={
-            "errors where surest": errors / count,
+            "errors where surest": surely,
             "errors in all": float(wrong.mean()),
             "indices": [simple.indices[i] for i in listed[:50]],
-            "threshold": noise,
+            "threshold": limit,
             "source": "Northcutt and others, Confident Learning and Pervasive Label Errors (2021)",
         },
         remedies=(
