@@ -85,7 +85,7 @@ def as_summary(report: Report) -> str:
         parts += ["### What else was found", _list(view.others)]
     if view.notes:
         parts += [_folded(f"{plural(len(view.notes), 'note')}, no alarms", _list(view.notes))]
-    unseen = [f"- {prose(reason)}: {', '.join(code(r.check) for r, _ in pairs)}" for reason, pairs in view.skipped]
+    unseen = [f"- {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.skipped]
     unseen += [f"- crashed: {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.crashed]
     if unseen:
         parts += [_folded("Not looked at, and why", "\n".join(unseen))]

@@ -169,9 +169,9 @@ def _rest(view: Outline) -> Iterator[Cell]:
         yield _text(f"## Checked and clean: {len(rows)}", md.table(("check", "what it answers"), rows))
         yield _code(_call(r.check for r, _ in view.clean))
     if view.skipped:
-        rows = [(md.code(r.check), md.prose(reason, 300)) for reason, pairs in view.skipped for r, _ in pairs]
+        rows = [(md.code(r.check), md.prose(r.reason, 300)) for r, _ in view.skipped]
         yield _text(f"## Not looked at: {len(rows)}", md.table(("check", "why"), rows))
-        yield _code(_call(r.check for _, pairs in view.skipped for r, _ in pairs))
+        yield _code(_call(r.check for r, _ in view.skipped))
     if view.crashed:
         rows = [(md.code(r.check), md.prose(r.reason, 600)) for r, _ in view.crashed]
         yield _text(

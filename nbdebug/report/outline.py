@@ -52,7 +52,7 @@ class Outline:
     others: tuple[Card, ...]
     notes: tuple[Card, ...]
     clean: tuple[tuple[Result, About], ...]
-    skipped: tuple[tuple[str, tuple[tuple[Result, About], ...]], ...]
+    skipped: tuple[tuple[Result, About], ...]
     crashed: tuple[tuple[Result, About], ...]
 
     @property
@@ -71,15 +71,12 @@ def outline(report: Report) -> Outline:
         status: tuple((r, about(r.check)) for r in report.results if r.status == status)
         for status in ("clean", "skipped", "crashed")
     }
-    reasons = dict.fromkeys(result.reason for result, _ in of["skipped"])
     return Outline(
         cause=alarms[0] if alarms else None,
         others=tuple(alarms[1:]),
         notes=tuple(card for card in cards if not card.finding.is_alarm),
         clean=of["clean"],
-        skipped=tuple(
-            (reason, tuple(pair for pair in of["skipped"] if pair[0].reason == reason)) for reason in reasons
-        ),
+        skipped=of["skipped"],
         crashed=of["crashed"],
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import zlib
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib import resources
@@ -32,12 +33,14 @@ def as_page(report: Report, *, include_samples: bool = False) -> str:
     """Give the whole report as one HTML file: offline, light and dark, to read, to fold, to search and to print."""
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return _render("page.html", report, include_samples, script=script, digest=digest)
+    return _render("page.html", report, include_samples, script=script, digest=digest, key="")
 
 
 def as_fragment(report: Report, *, include_samples: bool = False) -> str:
     """Give the report as the output of a notebook cell: its own style, no script."""
-    return _render("fragment.html", report, include_samples)
+    # A notebook may show several reports, and links within one must not lead into another.
+    key = f"nbd-{zlib.crc32(repr((report.made, report.findings)).encode('utf-8', 'replace')):08x}-"
+    return _render("fragment.html", report, include_samples, key=key)
 
 
 def difference_fragment(difference: Difference) -> str:

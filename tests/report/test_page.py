@@ -27,7 +27,7 @@ def test_the_page_says_everything_in_reading_order() -> None:
         "Why it matters",
         "nn.Linear(64, 10)",
         "Explains 2 other findings",
-        "No validation loader was given",
+        "no validation loader was given",
         "expected scalar type Half",
         "5,717,416",
         "2.13.0",
