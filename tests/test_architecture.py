@@ -1,0 +1,152 @@
+"""Imports point one way, and what need not be imported is not."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nbdebug
+
+PACKAGE = Path(nbdebug.__file__).parent
+
+# Each layer may import itself and those before it.
+LAYERS: list[tuple[str, ...]] = [
+    ("errors", "control", "exhibit", "options"),
+    ("finding",),
+    ("journal", "evidence"),
+    ("subject",),
+    ("twin",),
+    ("registry",),
+    ("probes", "checks", "tree", "ranking", "explanation"),
+    ("session",),
+    ("progress", "report"),
+    ("diagnosis", "watch"),
+    ("show", "widgets", "magics", "__main__"),
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def part_of(path: Path) -> str:
+    """Give the part of the package that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path, *, lazy: bool = False) -> set[str]:
+    """Give the modules that a file imports when it is imported; with `lazy`, also those inside functions."""
+    tree = ast.parse(path.read_text())
+    found: set[str] = set()
+    nodes = list(ast.walk(tree)) if lazy else list(_at_import(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names if node.module == "nbdebug"}
+    return found
+
+
+def _at_import(node: ast.AST) -> list[ast.AST]:
+    """Give the nodes that run at import: not those in functions, nor those for type checkers."""
+    found = []
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        found += [child, *_at_import(child)]
+    return found
+
+
+def ours(names: set[str]) -> set[str]:
+    return {name.split(".")[1] for name in names if name.startswith("nbdebug.") and len(name.split(".")) > 1}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    part = part_of(path)
+    assert part in RANK, f"{part} has no place among the layers; give it one"
+    above = {other for other in ours(imports(path)) if other in RANK and RANK[other] > RANK[part]}
+    assert not above, f"{part} imports {', '.join(sorted(above))}, which stand above it"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "checks").glob("*.py")), ids=lambda path: path.stem)
+def test_checks_see_evidence_alone(path: Path) -> None:
+    allowed = {"evidence", "exhibit", "finding", "errors", "registry", "checks"}
+    assert ours(imports(path, lazy=True)) <= allowed
+    assert not {name.split(".")[0] for name in imports(path, lazy=True)} & {"torch", "sklearn", "pandas"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_below_knows_widgets(path: Path) -> None:
+    if part_of(path) in {"widgets", "magics", "watch", "show", "report", "__main__"}:
+        return
+    names = {name.split(".")[0] for name in imports(path, lazy=True)}
+    assert not names & {"ipywidgets", "anywidget", "bqplot", "IPython", "traitlets"}
+    assert "widgets" not in ours(imports(path, lazy=True))
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "evidence").glob("*.py")), ids=lambda path: path.stem)
+def test_tensors_stop_before_evidence(path: Path) -> None:
+    assert "torch" not in {name.split(".")[0] for name in imports(path, lazy=True)}
+
+
+BLOCK = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in BLOCKED:
+            raise ImportError(f"{name} is not installed here")
+sys.meta_path.insert(0, Block())
+"""
+
+
+def without(*names: str) -> str:
+    """Give the lines that make these packages look as if they were not installed."""
+    return f"BLOCKED = {set(names)!r}\n{BLOCK}\n"
+
+
+def run(code: str) -> str:
+    """Run a few lines in a fresh interpreter and give what they print."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_costs_nothing() -> None:
+    heavy = "torch pandas IPython ipywidgets sklearn matplotlib numpy scipy"
+    assert run(f"import sys, nbdebug; print([n for n in '{heavy}'.split() if n in sys.modules])") == "[]"
+
+
+def test_explain_works_without_torch() -> None:
+    block = without("torch", "pandas", "sklearn", "IPython", "ipywidgets")
+    said = run(f"{block}import nbdebug; print(nbdebug.explain('batch-mixing')); print(len(nbdebug.list_checks()))")
+    assert "batch-mixing" in said and int(said.splitlines()[-1]) > 10
+
+
+def test_diagnose_needs_no_notebook() -> None:
+    block = without("IPython", "ipywidgets", "bqplot", "anywidget")
+    code = "import nbdebug, torch; m = torch.nn.Linear(4, 2); b = (torch.randn(8, 4), torch.tensor([0, 1] * 4))"
+    call = "print(nbdebug.diagnose(m, [b], checks=['forward-fails'], progress=False).results[0].status)"
+    assert run(f"{block}{code}; {call}") == "clean"
+
+
+def test_the_first_call_draws_no_random_number() -> None:
+    """In a fresh interpreter, where everything is still to be imported."""
+    assert run(FRESH) == "same"
+
+
+FRESH = """
+import random, numpy, torch
+random.seed(3); numpy.random.seed(3); torch.manual_seed(3)
+expected = random.random(), numpy.random.rand(), float(torch.rand(()))
+random.seed(3); numpy.random.seed(3); torch.manual_seed(3)
+model, batch = torch.nn.Linear(4, 2), (torch.zeros(8, 4), torch.tensor([0, 1] * 4))
+random.seed(3); numpy.random.seed(3); torch.manual_seed(3)
+import nbdebug
+nbdebug.diagnose(model, [batch], checks=["forward-fails", "batch-not-memorised"], progress=False)
+print("same" if (random.random(), numpy.random.rand(), float(torch.rand(()))) == expected else "moved on")
+"""
