@@ -18,7 +18,8 @@ SOURCE = "37 reasons, 12 and 14: mean 0 and spread 1, or values in [0, 1] or [-1
 
 @check(
     explains=("feature-scales-apart", "initial-loss-off", "activations-off-scale", "saturated-units", "dead-units",
-              "exploding-gradients", "learning-rate-too-high", "batch-not-memorised", "worse-than-baseline")
+              "exploding-gradients", "learning-rate-too-high", "batch-not-memorised", "worse-than-baseline",
+              "non-finite-forward")
 )  # fmt: skip
 def unnormalised_inputs(
     first: FirstWeights,

@@ -247,11 +247,17 @@ def twenty_samples_copied(case: Case) -> None:
 
 @fault("truncated-inputs", "constant-inputs")
 def pixels_lost_to_integers(case: Case) -> None:
-    """Numbers between 0 and 1 went through an integer type."""
-    keys = case.input_keys
-    values = case.columns()[keys[0]]
-    case.require(float(values.min()) >= 0 and float(values.max()) <= 1)
-    case.change(keys, lambda column: column.long().to(column.dtype))
+    """Numbers between 0 and 1 go through an integer type when samples are put together."""
+    keys, columns = case.input_keys, case.columns()
+    case.require(float(columns[keys[0]].min()) >= 0 and float(columns[keys[0]].max()) <= 1)
+
+    def collate(samples: list[Any]) -> Any:
+        batch = torch.utils.data.default_collate(samples)
+        for key in keys:
+            batch[key] = batch[key].long().to(batch[key].dtype)
+        return batch
+
+    case.feed(columns, collate_fn=collate)
 
 
 class Shredded(TensorDataset):
