@@ -29,7 +29,8 @@ def unshuffled_loader(
     """The training samples come ordered by their label, or always in the same order.
 
     nbdebug counts how often a sample has the label of the one before, in the loader's own order, and compares with what
-    the frequencies of the labels predict. An order that has nothing to do with the labels is only noted.
+    the frequencies of the labels predict. An order that has nothing to do with the labels, or
+    numbers that go up and down as a series in time does, are only noted.
 
     Why it matters: with ordered labels each step pulls the model to one class and forgets the others; the loss looks
     fine on every batch and the model is bad at everything but the last class.
@@ -44,8 +45,8 @@ def unshuffled_loader(
         if verdict is None or verdict[2] > p or verdict[0] - verdict[1] < excess:
             continue
         found = True
-        series = kinds is None and any(len(part.shape) >= 2 for part in sweep.inputs)
-        yield _finding(name, labels, verdict, p, numbers=kinds is None, note=series)
+        in_time = kinds is None and not _is_sorted(labels)
+        yield _finding(name, labels, verdict, p, numbers=kinds is None, note=in_time)
     if not found and order is not None and order.same_order and order.drawn > (order.batch_size or order.drawn):
         how = "in the order of the data set" if order.ascending else "in one and the same order"
         yield Finding(
@@ -77,6 +78,12 @@ def _numbers(labels: np.ndarray) -> tuple[float, float, float] | None:
     ranks = np.argsort(np.argsort(labels)).astype(float)
     r = float(np.corrcoef(ranks[1:], ranks[:-1])[0, 1])
     return max(r, 0.0), 0.3, math.erfc(max(r, 0.0) * math.sqrt(len(labels)) / math.sqrt(2)) / 2
+
+
+def _is_sorted(labels: np.ndarray) -> bool:
+    """Whether numbers rise or fall all the way; those that go up and down may be a series in its own time."""
+    ranks = np.argsort(np.argsort(labels))
+    return abs(float(np.corrcoef(ranks, np.arange(len(labels)))[0, 1])) > 0.9
 
 
 def _upper_tail(rate: float, chance: float, count: int) -> float:

@@ -85,6 +85,7 @@ class _Tap:
     def add(self, tensor: torch.Tensor) -> None:
         """Count one batch in, feature by feature."""
         tensor = tensor.detach()
+        tensor = tensor if tensor.layout is torch.strided else tensor.to_dense()
         values = tensor.movedim(self.axis, -1).flatten(0, -2).double()
         values = torch.where(torch.isfinite(values), values, 0.0)
         if self.features not in (0, values.shape[1]):
@@ -132,7 +133,7 @@ def _look_before(taps: dict[str, _Tap], known: set[str]) -> Callable[[str, nn.Mo
         tensor, matrices = first_tensor(inputs), [matrix for _, matrix in owned_matrices(module)]
         if not matrices or tensor is None or not tensor.is_floating_point() or tensor.dim() < 2:
             return
-        if tensor.requires_grad or tensor.numel() == 0 or path in found:
+        if tensor.requires_grad or tensor.is_nested or tensor.numel() == 0 or path in found:
             return
         if not torch.is_grad_enabled() and found and not all(_is_above(other, path) for other in found):
             return  # inside no_grad nothing tells whether a weight came before

@@ -74,7 +74,9 @@ def padding(twin: Twin, trial: TrialRun) -> PaddingTrial:
 
 def _padded_inputs(batch: Batch) -> Iterator[_Padded]:
     for name, tensor in batch.inputs.items():
-        sequences = tensor.dim() == 2 and not tensor.is_floating_point() and tensor.dtype != torch.bool
+        if tensor.layout is not torch.strided or tensor.is_complex() or tensor.dtype == torch.bool:
+            continue
+        sequences = tensor.dim() == 2 and not tensor.is_floating_point()
         frames = tensor.dim() == 3 and tensor.is_floating_point()
         if tensor.shape[0] != batch.size or batch.size < 4 or not (sequences or frames) or tensor.shape[1] < SHORTEST:
             continue

@@ -82,7 +82,8 @@ class Batch:
 
         def pick(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                return value[index.to(value.device)] if value.dim() > 0 and value.shape[0] == size else value
+                chosen_rows = index.to(value.device)  # index_select, because sparse tensors know no other way
+                return value.index_select(0, chosen_rows) if value.dim() > 0 and value.shape[0] == size else value
             if isinstance(value, list) and len(value) == size:
                 return [value[i] for i in chosen]
             if isinstance(value, (list, tuple)) and type(value) in (list, tuple):

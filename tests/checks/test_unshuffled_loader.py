@@ -73,5 +73,12 @@ def test_an_order_without_meaning_is_noted_only() -> None:
     assert findings(DataLoader(TensorDataset(*digit_rows()), 32)) == ["note"]
 
 
+def test_a_series_in_its_own_time_is_noted_only() -> None:
+    windows = torch.sin(torch.arange(900) / 10).unfold(0, 21, 1)
+    loader = DataLoader(TensorDataset(windows[:, :20], windows[:, 20:]), 32)
+    report = nbdebug.diagnose(model(1, 20), loader, nn.MSELoss(), checks=["unshuffled-loader"], progress=False)
+    assert [f.severity for f in report.findings] == ["note"]
+
+
 def test_one_batch_has_no_order() -> None:
     assert findings(DataLoader(TensorDataset(*digit_rows()), 1797)) == []
