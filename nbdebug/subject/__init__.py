@@ -14,8 +14,9 @@ from nbdebug.subject.batch import Batch
 from nbdebug.subject.checkpoint import checked_checkpoint
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.loss import LossChoice
+from nbdebug.subject.opening import checked_batch
 from nbdebug.subject.reading import Reading, describe, read_batch, signature_of, unwrap
-from nbdebug.subject.validation import checked_batch, checked_subject
+from nbdebug.subject.validation import checked_subject
 
 __all__ = ["Batch", "Feed", "LossChoice", "Reading", "Subject", "unwrap"]
 

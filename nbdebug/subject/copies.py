@@ -14,10 +14,11 @@ from torch import nn
 
 from nbdebug.subject.holdings import copy_generator, generators_in
 
-__all__ = ["careful_copy"]
+__all__ = ["WITHOUT_WORKERS", "borrowed_loader", "careful_copy", "with_parts"]
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _MOST_TRIES = 3
+WITHOUT_WORKERS = {"num_workers": 0, "persistent_workers": False, "_iterator": None, "pin_memory": False, "timeout": 0}
 
 
 def careful_copy(
@@ -152,3 +153,20 @@ def _other_file(file: Any) -> Any:
 def _modules_in(value: Any) -> list[nn.Module]:
     roots = value if isinstance(value, (list, tuple)) else [value]
     return [module for part in roots if isinstance(part, nn.Module) for module in part.modules()]
+
+
+def borrowed_loader(loader: Any) -> Any:
+    """Give a DataLoader over the same data set that moves nothing of the user's on: no workers, samplers of its own."""
+    names = [name for name in ("sampler", "batch_sampler", "generator") if name in vars(loader)]
+    memo = {id(loader.dataset): loader.dataset}
+    copies = careful_copy([vars(loader)[name] for name in names], memo, [])
+    return with_parts(loader, dict(zip(names, copies, strict=True)))
+
+
+def with_parts(loader: Any, parts: dict[str, Any]) -> Any:
+    """Give a shallow copy of a DataLoader with other parts and no workers; DataLoader itself forbids to set them."""
+    replica = copy.copy(loader)
+    for name, value in (WITHOUT_WORKERS | {"prefetch_factor": None} | parts).items():
+        if name in replica.__dict__ or name in parts:
+            object.__setattr__(replica, name, value)
+    return replica

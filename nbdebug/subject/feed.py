@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from pathlib import PurePath
 from typing import Any
 
-import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
-from nbdebug.errors import BadInput
-from nbdebug.subject.nest import leaves
-from nbdebug.subject.replica import copied_loader, copied_source, drawn_anew
+from nbdebug.subject.opening import opener
+from nbdebug.subject.replica import copied_loader, drawn_anew
 
 __all__ = ["Feed"]
 
@@ -33,7 +30,7 @@ class Feed:
         if isinstance(loader, DataLoader):
             self._open = self._replicate
         else:
-            self._open = self._opener(loader)
+            self._open = opener(loader, self.name, self.notes)
 
     def __iter__(self) -> Iterator[Any]:
         """Draw batches from the beginning, in the loader's own order."""
@@ -124,84 +121,6 @@ class Feed:
         """Copy the loader for one pass; the copy has no workers and shares no generator."""
         return drawn_anew(self._kept)
 
-    def _opener(self, loader: Any) -> Callable[[], Iterable[Any]]:
-        """Find a way to read something that is not a DataLoader from its beginning, again and again."""
-        wrong = _not_a_loader(loader, self.name)
-        if wrong is not None:
-            raise _bad(self.name, *wrong)
-        if isinstance(loader, tuple) and loader and all(isinstance(x, torch.Tensor) for _, x in leaves(loader)):
-            self.notes.append(f"{self.name} is one batch; everything that is said about the data holds for it alone.")
-            return lambda: [loader]
-        if isinstance(loader, (list, tuple)):
-            return lambda: loader
-        if hasattr(loader, "__iter__"):
-            return self._reiterable(loader)
-        if callable(loader):
-            return lambda: _called(loader, self.name)
-        raise _bad(self.name, f"it is a {type(loader).__name__}, which cannot be iterated", "pass a DataLoader")
-
-    def _reiterable(self, loader: Any) -> Callable[[], Iterable[Any]]:
-        if hasattr(loader, "__next__"):
-            raise _bad(
-                self.name,
-                f"it is a {type(loader).__name__}, which can be read only once",
-                f"pass a function that makes a new one ({self.name}=lambda: make_batches()) or a list of a few batches",
-            )
-        return copied_source(loader, self.notes, self.name)
-
-
-def _not_a_loader(loader: Any, name: str) -> tuple[str, str] | None:
-    """Say what was handed over in the place of a loader, and what to hand over instead."""
-    kind = type(loader).__name__
-    wrap = f"DataLoader({name}, batch_size=32, shuffle=True)"
-    known: list[tuple[bool, str, str]] = [
-        (loader is None, "it is None", f"pass a DataLoader as {name}"),
-        (
-            isinstance(loader, type),
-            f"it is the class {getattr(loader, '__name__', kind)}",
-            "make one: DataLoader(data, 32)",
-        ),
-        (
-            isinstance(loader, torch.nn.Module),
-            f"it is the model {kind}",
-            "the order is model, loader, loss_fn, optimizer",
-        ),
-        (
-            isinstance(loader, torch.optim.Optimizer),
-            f"it is the optimizer {kind}",
-            "the order is model, loader, loss_fn",
-        ),
-        (isinstance(loader, torch.Tensor), f"it is a tensor, {_shape(loader)}", f"pass one batch: [({name}, targets)]"),
-        (
-            isinstance(loader, np.ndarray),
-            f"it is an array, {_shape(loader)}",
-            "DataLoader(TensorDataset(inputs, targets), 32)",
-        ),
-        (hasattr(loader, "iloc"), f"it is a {kind} of pandas", "DataLoader(TensorDataset(inputs, targets), 32)"),
-        (
-            isinstance(loader, (str, bytes)),
-            f"it is the text {str(loader)[:40]!r}",
-            "pass the loader itself, not its name",
-        ),
-        (
-            isinstance(loader, PurePath),
-            f"it is the path {loader}",
-            "read it into a data set and wrap that in a DataLoader",
-        ),
-        (isinstance(loader, Dataset), f"it is a {kind}, a data set and not a loader", f"wrap it: {wrap}"),
-        (
-            isinstance(loader, dict),
-            "it is a dict",
-            "if it is one batch, pass [batch]; if it holds loaders, pass one of them",
-        ),
-        (isinstance(loader, (set, frozenset)), "it is a set, which has no order", "pass a list of batches"),
-    ]
-    return next(((seen, do) for holds, seen, do in known if holds), None)
-
-
-def _shape(value: Any) -> str:
-    return f"shape {tuple(getattr(value, 'shape', ()))}"
-
 
 def _index_batches(loader: Any) -> Iterator[list[Any]]:
     if loader.batch_sampler is not None:
@@ -219,23 +138,8 @@ def _flat(batches: Iterator[list[Any]]) -> Iterator[int]:
                 yield int(index)
 
 
-def _called(factory: Callable[[], Any], name: str) -> Iterable[Any]:
-    made: Iterable[Any] = factory()
-    if isinstance(made, DataLoader):
-        return Feed(made, name)
-    if not hasattr(made, "__iter__"):
-        raise _bad(name, f"the function gave a {type(made).__name__}", "let it return an iterable of batches")
-    return made
-
-
 def _length(value: Any) -> int | None:
     try:
         return len(value)
     except (TypeError, NotImplementedError):
         return None
-
-
-def _bad(name: str, seen: str, do: str) -> BadInput:
-    return BadInput(
-        seen, where=name, expected="a DataLoader, a list of batches, or something that can be iterated again", do=do
-    )

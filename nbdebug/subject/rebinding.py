@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from nbdebug.subject.copies import careful_copy
+from nbdebug.subject.copies import borrowed_loader, careful_copy
 from nbdebug.subject.holdings import GENERATORS, holdings_of
 from nbdebug.subject.provenance import is_users_class, is_users_function, methods_of, names_used
 
@@ -71,6 +71,9 @@ class Rebinder:
             return self._partial(value, depth)
         if isinstance(value, weakref.ref):
             return self._reference(value)
+        if isinstance(value, DataLoader):  # iterated as it is, it would reset the user's workers or move a generator
+            self.memo[id(value)] = borrowed_loader(value)
+            return self.memo[id(value)]
         return self._copied(name, value)
 
     def overrides(self, kind: type) -> dict[str, Any]:
@@ -200,7 +203,7 @@ def _has_identity(value: Any) -> bool:
 
 def _has_state(value: Any) -> bool:
     """Whether this is an object of the user's or of torch that an experiment could change."""
-    if isinstance(value, (DataLoader, Dataset)) or hasattr(value, "__next__"):
+    if isinstance(value, Dataset) or hasattr(value, "__next__"):
         return False
     if isinstance(value, (*_CONTAINERS, torch.Tensor, np.ndarray, nn.Module, *GENERATORS)):
         return True

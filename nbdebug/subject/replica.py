@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from nbdebug.errors import BadInput
-from nbdebug.subject.copies import careful_copy
+from nbdebug.subject.copies import WITHOUT_WORKERS, careful_copy, with_parts
 from nbdebug.subject.holdings import copy_generator, data_in, generators_in, heavy_parts, holdings_of
 from nbdebug.subject.rebinding import Rebinder
 
@@ -23,7 +23,6 @@ __all__ = ["copied_loader", "copied_source", "drawn_anew"]
 COPY_AT_MOST_BYTES = 256_000_000  # of a larger data set the arrays are shared, and the report says so
 COPY_AT_MOST_OBJECTS = 50_000  # deepcopy takes about 5 microseconds for each
 
-_ALONE = {"num_workers": 0, "persistent_workers": False, "_iterator": None, "pin_memory": False, "timeout": 0}
 _LIGHT = {"batch_size", "drop_last", "worker_init_fn", "in_order", "pin_memory_device", "dataset", "prefetch_factor"}
 
 
@@ -32,7 +31,7 @@ def copied_loader(loader: Any, notes: list[str], name: str) -> Any:
     memo = {id(g): copy_generator(g) for g in generators_in(loader)}
     dataset = _copied_dataset(loader.dataset, memo, notes, name)
     memo[id(loader.dataset)] = dataset
-    return _with_parts(loader, _drawing_parts(loader, memo, notes, name) | {"dataset": dataset})
+    return with_parts(loader, _drawing_parts(loader, memo, notes, name) | {"dataset": dataset})
 
 
 def drawn_anew(kept: Any) -> Any:
@@ -45,7 +44,7 @@ def drawn_anew(kept: Any) -> Any:
     if isinstance(dataset, IterableDataset):
         dataset = _copied_dataset(dataset, memo, [], "")
     memo[id(kept.dataset)] = dataset
-    return _with_parts(kept, _drawing_parts(kept, memo, [], "") | {"dataset": dataset})
+    return with_parts(kept, _drawing_parts(kept, memo, [], "") | {"dataset": dataset})
 
 
 def copied_source(source: Any, notes: list[str], name: str) -> Callable[[], Any]:
@@ -101,7 +100,7 @@ def _is_one_shot(dataset: Any) -> bool:
 
 def _drawing_parts(loader: Any, memo: dict[int, Any], notes: list[str], name: str) -> dict[str, Any]:
     """Copy samplers, generator, collate and what a subclass adds together, so that what they share stays shared."""
-    own = set(_ALONE) | _LIGHT
+    own = set(WITHOUT_WORKERS) | _LIGHT
     names = [
         n
         for n in vars(loader)
@@ -119,15 +118,6 @@ def _drawing_parts(loader: Any, memo: dict[int, Any], notes: list[str], name: st
     if "collate_fn" in parts:
         parts["collate_fn"] = Rebinder(memo, notes).rebound(parts["collate_fn"])[0]
     return parts
-
-
-def _with_parts(loader: Any, parts: dict[str, Any]) -> Any:
-    """Give a shallow copy of a DataLoader with other parts; DataLoader itself forbids to set them."""
-    replica = copy.copy(loader)
-    for name, value in (_ALONE | {"prefetch_factor": None} | parts).items():
-        if name in replica.__dict__ or name in parts:
-            object.__setattr__(replica, name, value)
-    return replica
 
 
 def _say(notes: list[str], text: str) -> None:

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput
-from nbdebug.subject.nest import leaves
 
-__all__ = ["checked_batch", "checked_subject"]
+__all__ = ["checked_subject"]
 
 
 def checked_subject(
@@ -62,6 +61,10 @@ def _check_model(model: Any) -> None:
             "a torch.nn.Module that takes inputs and gives outputs",
             "pass the network that uses these modules, or put them into a torch.nn.Sequential",
         )
+    _check_tensors(model)
+
+
+def _check_tensors(model: nn.Module) -> None:
     sharded = [name for name, part in model.named_modules() if "FullyShardedDataParallel" in type(part).__name__]
     if sharded:
         raise _bad(
@@ -228,24 +231,6 @@ def _check_names(names: Any) -> None:
             "a list with one name for each class",
             "pass a list of strings",
         )
-
-
-def checked_batch(raw: Any) -> None:
-    """Refuse a batch without any tensor: what a model eats has to be converted first."""
-    parts = [leaf for _, leaf in leaves(raw)]
-    if any(isinstance(part, (torch.Tensor, torch.nn.utils.rnn.PackedSequence)) for part in parts):
-        return
-    kinds = sorted({type(part).__name__ for part in parts})
-    inside = "nothing" if not parts else f"{len(parts)} × {', '.join(kinds)}"
-    arrays = any(type(part).__module__.startswith("numpy") for part in parts)
-    raise _bad(
-        "loader",
-        f"its first batch is a {type(raw).__name__} that holds {inside} and no tensor",
-        "batches of tensors, such as (inputs, targets)",
-        "convert with torch.as_tensor in your data set"
-        if arrays
-        else "pass a DataLoader, or a list of (inputs, targets)",
-    )
 
 
 def _bad(where: str, seen: str, expected: str, do: str) -> BadInput:

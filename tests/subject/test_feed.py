@@ -174,7 +174,7 @@ def test_factories_and_reiterables() -> None:
         return (batch for batch in DataLoader(DATA, 8))
 
     feed = Feed(factory)
-    assert len(feed.take(5)) == 3 and len(feed.take(5)) == 3 and len(made) == 2
+    assert len(feed.take(5)) == 3 and len(feed.take(5)) == 3 and made == []  # its notes go to a copy
 
     class Own:
         def __init__(self) -> None:

@@ -193,6 +193,14 @@ def factory() -> dict[str, Any]:
     return classify(mlp(), loader=lambda: (batch for batch in loader()))
 
 
+@case(quick=True)
+def factory_over_live_workers() -> dict[str, Any]:
+    live = loader(shuffle=True, num_workers=1, persistent_workers=True, size=4)
+    iterator = iter(live)
+    next(iterator)
+    return classify(mlp(), loader=lambda: iter(live), also=[live, iterator])
+
+
 @case()
 def train_val_and_test() -> dict[str, Any]:
     more = {"val_loader": loader(rows(16)), "test_loader": loader(rows(8), shuffle=True)}

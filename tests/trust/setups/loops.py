@@ -155,6 +155,24 @@ def step_of_a_trainer() -> dict[str, Any]:
 
 
 @case()
+def step_that_draws_from_a_live_loader() -> dict[str, Any]:
+    live = loader(shuffle=True, num_workers=1, persistent_workers=True, generator=torch.Generator().manual_seed(2))
+    iterator = iter(live)
+    next(iterator)
+
+    def train_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        other = next(iter(live))
+        optimizer.zero_grad()
+        loss = loss_fn(model(batch[0]), batch[1]) + loss_fn(model(other[0]), other[1])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    model = mlp()
+    return classify(model, optimizer=adam(model), train_step=train_step, also=[live, iterator])
+
+
+@case()
 def own_compute_loss() -> dict[str, Any]:
     class TwoHeads(nn.Module):
         def __init__(self) -> None:
