@@ -15,7 +15,8 @@ __all__ = ["feature_scales_apart"]
 
 
 @check(explains=("initial-loss-off", "activations-off-scale", "learning-rate-too-high", "saturated-units", "dead-units",
-                 "exploding-gradients", "batch-not-memorised", "worse-than-baseline", "non-finite-forward"))  # fmt: skip
+                 "exploding-gradients", "batch-not-memorised", "worse-than-baseline",
+                 "non-finite-forward"))  # fmt: skip
 def feature_scales_apart(
     first: FirstWeights,
     *,
