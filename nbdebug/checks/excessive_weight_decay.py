@@ -49,7 +49,9 @@ def excessive_weight_decay(
     if slow:  # too slow to tell by the loss: trained models and tiny learning rates
         ill = fresh and race.dominance > dominance
     else:
-        ill = held - loose > lost * gained and (fresh or held > start + 0.05 * abs(chance))
+        behind = (held - loose) / gained
+        outrun = behind > 0.4 * lost and held > 3 * loose > 0 and race.dominance > 0.5
+        ill = (behind > lost or outrun) and (fresh or held > start + 0.05 * abs(chance))
     if not ill and math.isfinite(held):
         return
     yield Finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nbdebug.evidence import GradientReach, InitialWeights, OptimizerCoverage
+from nbdebug.evidence.parts import parts_of
 from nbdebug.finding import Finding, Remedy, Severity
 from nbdebug.registry import check
 
@@ -40,7 +41,7 @@ def parameters_missing_from_optimizer(
         yield _finding(says, "model", missing, coverage, "bug")
         return
     replaced = [name for name in missing if coverage.shapes.get(name) in coverage.strays]
-    parts = _by_part(missing, [*coverage.held, *coverage.elsewhere])
+    parts = parts_of(missing, [*coverage.held, *coverage.elsewhere])
     if len(parts) > 5:
         parts = {next(iter(parts)): missing}
     for path, names in parts.items():
@@ -68,17 +69,6 @@ def _is_before_the_rest(names: Sequence[str], reach: GradientReach | None) -> bo
     missing = [p.position for p in reach.parameters if p.name in set(names) and p.is_weight]
     held = [p.position for p in reach.parameters if p.in_optimizer and p.is_weight]
     return bool(missing and held) and max(missing) < min(held)
-
-
-def _by_part(missing: Sequence[str], others: Sequence[str]) -> dict[str, list[str]]:
-    """Group names by the largest part of the model of which nothing is held."""
-    groups: dict[str, list[str]] = {}
-    for name in missing:
-        steps = name.split(".")
-        prefixes = [".".join(steps[: i + 1]) for i in range(len(steps))]
-        whole = next((p for p in prefixes if not any(o == p or o.startswith(f"{p}.") for o in others)), name)
-        groups.setdefault(whole, []).append(name)
-    return groups
 
 
 def _finding(says: str, where: str, names: Sequence[str], coverage: OptimizerCoverage, severity: Severity) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientReach, ParameterReach
+from nbdebug.evidence.parts import parts_of
 from nbdebug.exhibit import Table
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -45,9 +46,9 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
         if names:
             place = f"the way ends behind {cut.after}" + (f", before {cut.before}" if cut.before else "")
             yield _cut([known[n] for n in names], cut.after, place, reach)
-    unused = [p for p in silent if p.name not in matter]
-    for path, group in _by_part(unused, reach).items():
-        yield _unused(path, group, reach)
+    unused = [p.name for p in silent if p.name not in matter]
+    for path, names in parts_of(unused, [p.name for p in reach.parameters if p.name not in unused]).items():
+        yield _unused(path, [known[name] for name in names], reach)
 
 
 def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: GradientReach) -> Finding:
@@ -80,19 +81,6 @@ def _unused(path: str, group: Sequence[ParameterReach], reach: GradientReach) ->
         remedies=(Remedy("Call it in forward, or remove it from the model.", f"x = self.{path}(x)"),),
         exhibit=_table(group),
     )
-
-
-def _by_part(unused: Sequence[ParameterReach], reach: GradientReach) -> dict[str, list[ParameterReach]]:
-    """Group parameters by the largest part of the model of which nothing else is in use."""
-    names = {p.name for p in unused}
-    others = [p.name for p in reach.parameters if p.name not in names]
-    groups: dict[str, list[ParameterReach]] = {}
-    for parameter in unused:
-        steps = parameter.name.split(".")
-        prefixes = [".".join(steps[: i + 1]) for i in range(len(steps))]
-        whole = next((p for p in prefixes if not any(o == p or o.startswith(f"{p}.") for o in others)), parameter.name)
-        groups.setdefault(whole, []).append(parameter)
-    return groups
 
 
 def _count(group: Sequence[ParameterReach]) -> str:

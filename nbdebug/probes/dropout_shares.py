@@ -53,12 +53,10 @@ def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShar
 
 
 def _constant_shares(twin: Twin, batch: Batch) -> dict[Place, tuple[float, int]]:
-    """Give the share of the commonest value, and the number of values, at every leaf's input and output."""
+    """Give the share of the commonest value, and the number of values, at every module's input and output."""
     shares: dict[Place, tuple[float, int]] = {}
     times: dict[str, int] = {}
-    for call in sorted(traced(twin, batch).calls, key=lambda call: call.began):
-        if not call.is_leaf:
-            continue
+    for call in traced(twin, batch).calls:
         times[call.path] = times.get(call.path, 0) + 1
         for side, tensor in (("in", call.inputs[0] if call.inputs else None), ("out", call.output)):
             if tensor is not None and tensor.is_floating_point() and tensor.numel() >= 16:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
+from nbdebug.twin.cuts import place_of_cut
 from nbdebug.twin.influence import influence_of
 from nbdebug.twin.small_steps import small_step
 from nbdebug.twin.trace import Call, Trace, owned_matrices, traced
@@ -35,6 +37,7 @@ class _Seen:
     called: list[Counter[str]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     reached: set[int] = field(default_factory=set)  # places in `calls` to which a gradient other than zero came
+    prints: dict[int, tuple[Any, float]] = field(default_factory=dict)  # the shape and the direction of that gradient
     loss: float = 0.0
     loss_has_gradient: bool = False
     output_has_gradient: bool = False
@@ -97,15 +100,15 @@ def _pass(twin: Twin, batch: Batch, named: dict[str, nn.Parameter], seen: _Seen,
     loss, predicted = trace.outcome.loss, trace.outcome.predicted
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise NotApplicable("the loss is not one number")
-    reached: set[int] = set()
-    _listen(trace, reached)
+    prints: dict[int, tuple[Any, float]] = {}
+    _listen(trace, prints)
     if loss.requires_grad:
         loss.backward()
     for name, parameter in named.items():
         seen.norms.setdefault(name, []).append(_norm(parameter.grad) if parameter.grad is not None else None)
     seen.called.append(Counter(call.path for call in trace.calls))
     if keep:
-        seen.calls, seen.reached, seen.loss = trace.calls, reached, float(loss.detach())
+        seen.calls, seen.reached, seen.prints, seen.loss = trace.calls, set(prints), prints, float(loss.detach())
         seen.loss_has_gradient = loss.requires_grad
         seen.output_has_gradient = predicted is None or predicted.requires_grad
 
@@ -116,14 +119,18 @@ def _norm(gradient: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(values.to(wide)))
 
 
-def _listen(trace: Trace, reached: set[int]) -> None:
-    """Note the calls to whose output a gradient other than zero comes."""
+def _listen(trace: Trace, prints: dict[int, tuple[Any, float]]) -> None:
+    """Note the calls to whose output a gradient other than zero comes, and its direction.
+
+    Terms of a sum receive the same gradient, but for a factor: so an adapter is known by what it is added to.
+    """
     for index, call in enumerate(trace.calls):
         if call.output is not None and call.output.requires_grad:
 
             def hear(gradient: torch.Tensor, index: int = index) -> None:
-                if _norm(gradient) != 0:
-                    reached.add(index)
+                norm = _norm(gradient)
+                if norm != 0:
+                    prints[index] = tuple(gradient.shape), _direction(gradient) / norm
 
             call.output.register_hook(hear)
 
@@ -194,8 +201,12 @@ class _ModuleFacts:
         around = self.first.get(path.rpartition(".")[0] or "model")
         if around is not None and around is not call and _learns(around):
             return True
-        given = {id(t) for t in call.inputs}
-        return any(_learns(c) and c is not call and given & {id(t) for t in c.inputs} for c in self.first.values())
+        places = {id(other): index for index, other in enumerate(self.seen.calls)}
+        own = self.seen.prints.get(places.get(id(call), -1))
+        return own is not None and any(
+            _learns(other) and other is not call and _same(own, self.seen.prints.get(places[id(other)]))
+            for other in self.first.values()
+        )
 
     def _comes_and_goes(self, path: str) -> bool:
         """Whether this module, or one like it in the same container, is called in some batches only."""
@@ -210,6 +221,19 @@ class _ModuleFacts:
         return False
 
 
+def _direction(gradient: torch.Tensor) -> float:
+    """Project a gradient on a direction that depends on its size alone."""
+    values = gradient.detach().flatten()
+    if values.is_complex() or gradient.layout is not torch.strided:
+        return 0.0
+    waves = torch.arange(values.numel(), device=values.device, dtype=torch.float64).mul_(0.7).sin_()
+    return float(values.double() @ waves)
+
+
+def _same(one: tuple[Any, float], other: tuple[Any, float] | None) -> bool:
+    return other is not None and one[0] == other[0] and math.isclose(one[1], other[1], rel_tol=1e-3)
+
+
 def _learns(call: Call) -> bool:
     return any(weight.requires_grad for _, weight in owned_matrices(call.module))
 
@@ -218,41 +242,5 @@ def _cuts(seen: _Seen, silent: list[str]) -> tuple[ReachCut, ...]:
     """Place every parameter whose gradient is cut off, and give the places with their parameters."""
     groups: dict[tuple[str, str, bool], list[str]] = {}
     for name in silent:
-        groups.setdefault(_place(seen, _owner(name)), []).append(name)
+        groups.setdefault(place_of_cut(seen.calls, seen.reached, _owner(name)), []).append(name)
     return tuple(ReachCut(after, before, tuple(names), inside) for (after, before, inside), names in groups.items())
-
-
-def _place(seen: _Seen, owner: str) -> tuple[str, str, bool]:
-    """Follow the calls from the owner on to the module whose output the gradient does not come back to."""
-    calls = seen.calls
-    own = next((i for i, call in enumerate(calls) if call.path == owner), None)
-    if own is None:
-        return owner, "", False
-    for call in calls[own:]:
-        if _swallows(call) and _covers(call.path, owner):
-            return call.path, "", True
-    last, following = own, ""
-    for index in range(own + 1, len(calls)):
-        call = calls[index]
-        if call.output is None or not call.is_leaf:
-            continue
-        if _swallows(call):
-            return call.path, "", True
-        if index in seen.reached and call.began > calls[last].began:
-            following = call.path
-            break
-        if call.output.requires_grad:
-            last = index
-    return calls[last].path, following, False
-
-
-def _covers(path: str, owner: str) -> bool:
-    return path in ("model", owner) or owner.startswith(f"{path}.")
-
-
-def _swallows(call: Call) -> bool:
-    """Whether something that wants a gradient goes in, and nothing that has one comes out."""
-    if call.output is None or call.output.requires_grad or not call.output.is_floating_point():
-        return False
-    wants = any(p.requires_grad for p in call.module.parameters())
-    return wants or any(t.requires_grad for t in call.inputs)

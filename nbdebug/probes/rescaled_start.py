@@ -30,7 +30,11 @@ def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> Res
     with torch.no_grad():
         for weight in odd:
             owner = modules["" if weight.path == "model" else weight.path]
-            getattr(owner, weight.name).mul_(math.sqrt(weight.low * weight.high) / weight.std)
+            factor = math.sqrt(weight.low * weight.high) / weight.std
+            getattr(owner, weight.name).mul_(factor)
+            for other_part in owner.parameters(recurse=False):
+                if other_part.dim() == 1 and factor < 1:  # a bias that came with the weights goes with them
+                    other_part.mul_(factor)
     rescaled = race(
         other,
         batches,
