@@ -104,7 +104,11 @@ class Session:
 
     def gather(self, kind: type) -> Any:
         """Give the evidence of this type, from the cache or by running its probe; raise when it cannot be had."""
-        found = self._lookup(kind)
+        try:
+            found = self._lookup(kind)
+        except KeyboardInterrupt:
+            self.control.reset()  # it is obeyed now, and the next call may begin
+            raise
         if isinstance(found, _Missing):
             raise NotApplicable(found.reason)
         return found

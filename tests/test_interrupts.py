@@ -12,6 +12,7 @@ from torch import nn
 
 import nbdebug
 from nbdebug.control import Control
+from nbdebug.journal import Event
 from nbdebug.session import Session
 from nbdebug.subject import Subject
 from tests.trust.setups import classify, mlp
@@ -121,6 +122,11 @@ def test_time_limit() -> None:
 def test_an_interrupt_between_experiments() -> None:
     """A listener stands for everything that runs outside the guard."""
     session = Session(Subject(**classify(mlp())))
-    session.journal.subscribe(lambda event: signal.raise_signal(signal.SIGINT) if event.kind == "result" else None)
+
+    def press(event: Event) -> None:
+        if event.kind == "result" and event.name == CHECKS[0]:
+            signal.raise_signal(signal.SIGINT)
+
+    session.journal.subscribe(press)
     results = session.run(CHECKS)
     assert [result.reason for result in results][1:] == ["interrupted"] * 3
