@@ -18,6 +18,7 @@ from nbdebug.twin.samples import Samples, runnable, runs, samples_of
 __all__ = ["output_response"]
 
 SAMPLES = 32
+SETTLING = 30  # passes, after which statistics with the usual momentum of 0.1 are those of the data
 NOTHING = 1e-6  # relative change that float32 cannot tell from none
 
 
@@ -31,6 +32,8 @@ def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
         samples = runnable(samples, SAMPLES, twin.run if whole else twin.forward)
         others = _others(twin, samples)
         pair = _pair(twin, samples.batch, others, whole)
+        if _response(pair) <= NOTHING and _settled_statistics(twin, samples.batch, whole):
+            pair = _pair(twin, samples.batch, others, whole)
         response, shaken = _response(pair), False
         if response <= NOTHING:
             jittered(twin.model)
@@ -49,6 +52,16 @@ def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
         place=str(place) if place else "",
         value=float(first.double().mean()) if first.numel() and not first.is_complex() else 0.0,
     )
+
+
+def _settled_statistics(twin: Twin, batch: Batch, whole: bool) -> bool:
+    """Let batch normalisation see the data: with the statistics it begins with, raw inputs may drive it to its ends."""
+    if not any(getattr(module, "running_mean", None) is not None for module in twin.model.modules()):
+        return False
+    with twin.mode(training=True):
+        for _ in range(SETTLING):
+            (twin.run if whole else twin.forward)(batch)
+    return True
 
 
 def _others(twin: Twin, samples: Samples) -> list[Batch]:
