@@ -26,7 +26,7 @@ def unnormalised_inputs(
     *,
     large: float = 15.0,  # pixels of 0 to 16 still train well; those of 0 to 255 have a size of about 100
     small: float = 0.005,  # a picture divided by 255 twice has a size of 0.002
-    share: float = 0.2,  # of the features; one column alone is feature-scales-apart
+    share: float = 0.25,  # of the features; one column alone is feature-scales-apart
 ) -> Iterator[Finding]:
     """The inputs arrive at the first weights far too large or far too small.
 
