@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import GradientFlow
+from nbdebug.evidence import GradientFlow, LayerFlow, Trend
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -40,17 +40,20 @@ def activations_off_scale(
     bursts = trend.ratio > grows and trend.factor > factor and trend.order > order
     if not dies and not bursts:
         return
-    hidden = flow.layers[:-1]
-    yield Finding(
-        f"The signal {'dies' if dies else 'grows'} with depth: from sample to sample the output of {hidden[0].path} "
-        f"varies by {hidden[0].spread:.2g}, that of {hidden[-1].path} by {hidden[-1].spread:.2g}; each of "
+    yield _finding(flow.layers[:-1], trend, shrinks if dies else grows)
+
+
+def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Finding:
+    return Finding(
+        f"The signal {'dies' if trend.ratio < 1 else 'grows'} with depth: from sample to sample the output of "
+        f"{hidden[0].path} varies by {hidden[0].spread:.2g}, that of {hidden[-1].path} by {hidden[-1].spread:.2g}; each of "
         f"{trend.layers} layers multiplies it by {trend.factor:.2f}.",
         where=hidden[0].path,
         severity="suspect",
         evidence={
             "last over first": trend.ratio,
             "factor for each layer": trend.factor,
-            "threshold": shrinks if dies else grows,
+            "threshold": threshold,
             "source": "37 reasons, 33: a standard deviation between 0.5 and 2; judged here by its trend",
         },
         remedies=(

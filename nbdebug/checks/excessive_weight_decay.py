@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import DecayRace, FirstPass, InitialWeights
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["excessive_weight_decay"]
@@ -39,42 +39,44 @@ def excessive_weight_decay(
     if not race.with_decay:
         return
     held, loose = race.ends()
-    start = race.without[0]
-    gained = start - loose
-    slow = gained < 0.05 * abs(start)
-    chance = first.chance_loss if first is not None and first.chance_loss is not None else start
-    fresh = (weights is None or weights.fresh) and start > 0.5 * chance
     if not math.isfinite(loose):
         raise NotApplicable("the training is not finite without weight decay either")
-    if slow:  # too slow to tell by the loss: trained models and tiny learning rates
-        ill = fresh and race.dominance > dominance
-    else:
-        behind = (held - loose) / gained
-        outrun = behind > 0.4 * lost and held > 3 * loose > 0 and race.dominance > 0.5
-        ill = (behind > lost or outrun) and (fresh or held > start + 0.05 * abs(chance))
-    if not ill and math.isfinite(held):
+    start = race.without[0]
+    chance = first.chance_loss if first is not None and first.chance_loss is not None else start
+    fresh = (weights is None or weights.fresh) and start > 0.5 * chance
+    gained = start - loose
+    if gained < 0.05 * abs(start):  # too slow to tell by the loss: trained models and tiny learning rates
+        if fresh and race.dominance > dominance:
+            yield _finding(race, dominance, "suspect")
         return
-    yield Finding(
-        f"With a weight decay of {race.decay:g} the loss goes from {start:.3g} to {held:.3g} in "
+    behind = (held - loose) / gained
+    outrun = behind > 0.4 * lost and held > 3 * loose > 0 and race.dominance > 0.5
+    harmed = (behind > lost or outrun) and (fresh or held > start + 0.05 * abs(chance))
+    if harmed or not math.isfinite(held):
+        yield _finding(race, lost, "suspect" if behind < 2 * lost else "bug")
+
+
+def _finding(race: DecayRace, threshold: float, severity: Severity) -> Finding:
+    held, loose = race.ends()
+    curves = (("with decay", race.with_decay), ("without", race.without))
+    return Finding(
+        f"With a weight decay of {race.decay:g} the loss goes from {race.without[0]:.3g} to {held:.3g} in "
         f"{len(race.with_decay)} steps, without it to {loose:.3g}; decay makes {race.dominance:.2g} times as much of a "
         "step as the gradient does.",
         where="optimizer",
-        severity="suspect" if slow or held - loose < 2 * lost * gained else "bug",
+        severity=severity,
         evidence={
             "weight decay": race.decay,
             "learning rate": race.learning_rate,
             "decay over gradient": race.dominance,
             "loss with decay": held,
             "loss without": loose,
-            "threshold": dominance if slow else lost,
+            "threshold": threshold,
             "source": "37 reasons, 30; compared within the run",
         },
         remedies=(Remedy("Pull less.", "torch.optim.AdamW(model.parameters(), lr=…, weight_decay=0.01)"),),
         exhibit=Lines(
-            tuple(
-                (name, tuple(map(float, range(len(v)))), v)
-                for name, v in (("with decay", race.with_decay), ("without", race.without))
-            ),
+            tuple((name, tuple(map(float, range(len(losses)))), losses) for name, losses in curves),
             title="A short training with and without weight decay",
         ),
     )

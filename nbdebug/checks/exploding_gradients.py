@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import GradientFlow
+from nbdebug.evidence import GradientFlow, TimeFlow, Trend
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -38,41 +38,48 @@ def exploding_gradients(
     trend = flow.gradient
     for walk in flow.time:
         if walk.ratio > in_time:
-            yield Finding(
-                f"In {walk.path} the gradient grows {walk.ratio:.1e} times on its way back over {walk.steps} time "
-                "steps.",
-                where=walk.path,
-                evidence={"growth": walk.ratio, "steps": walk.steps, "threshold": in_time, "source": SOURCE},
-                remedies=_remedies(),
-            )
+            yield _in_time(walk, in_time)
     if trend is None or trend.layers < 4:
         if flow.time:
             return
         raise NotApplicable("a trend over depth needs at least four layers with weights")
     if trend.ratio > ratio and trend.factor > factor and trend.order > order:
-        first, last = flow.layers[0], flow.layers[-1]
-        yield Finding(
-            f"The gradient at {first.path} is {trend.ratio:.1e} times that at {last.path}: over {trend.layers} layers "
-            f"each multiplies it by {trend.factor:.1f}.",
-            where=first.path,
-            evidence={
-                "first over last": trend.ratio,
-                "factor for each layer": trend.factor,
-                "threshold": ratio,
-                "source": SOURCE,
-            },
-            remedies=_remedies(),
-            exhibit=Bars(
-                tuple(layer.path for layer in flow.layers),
-                tuple(layer.gradient for layer in flow.layers),
-                title="Gradient norm, layer by layer",
-                log=True,
-            ),
-        )
+        yield _over_depth(flow, trend, ratio)
 
 
 def _remedies() -> tuple[Remedy, ...]:
     return (
         Remedy("Initialise for the fan.", "nn.init.kaiming_normal_(layer.weight)"),
         Remedy("Clip what is left.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+    )
+
+
+def _in_time(walk: TimeFlow, threshold: float) -> Finding:
+    return Finding(
+        f"In {walk.path} the gradient grows {walk.ratio:.1e} times on its way back over {walk.steps} time steps.",
+        where=walk.path,
+        evidence={"growth": walk.ratio, "steps": walk.steps, "threshold": threshold, "source": SOURCE},
+        remedies=_remedies(),
+    )
+
+
+def _over_depth(flow: GradientFlow, trend: Trend, threshold: float) -> Finding:
+    first, last = flow.layers[0], flow.layers[-1]
+    return Finding(
+        f"The gradient at {first.path} is {trend.ratio:.1e} times that at {last.path}: over {trend.layers} layers "
+        f"each multiplies it by {trend.factor:.1f}.",
+        where=first.path,
+        evidence={
+            "first over last": trend.ratio,
+            "factor for each layer": trend.factor,
+            "threshold": threshold,
+            "source": SOURCE,
+        },
+        remedies=_remedies(),
+        exhibit=Bars(
+            tuple(layer.path for layer in flow.layers),
+            tuple(layer.gradient for layer in flow.layers),
+            title="Gradient norm, layer by layer",
+            log=True,
+        ),
     )

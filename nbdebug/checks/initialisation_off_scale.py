@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import InitialWeights, RescaledStart
-from nbdebug.exhibit import Bars, Lines
-from nbdebug.finding import Finding, Remedy
+from nbdebug.evidence import InitialWeights, RescaledStart, WeightFacts
+from nbdebug.exhibit import Lines
+from nbdebug.finding import Finding, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["initialisation_off_scale"]
@@ -49,32 +49,36 @@ def initialisation_off_scale(
     harm = start.gain > gain or start.head_start > head_start or not math.isfinite(start.gain)
     if not odd or not harm:
         return
+    yield _finding(odd, start, excess, "suspect" if start.gain < gain else "bug")
+
+
+def _curves(start: RescaledStart) -> Lines:
+    series = (("as it is", start.as_is), ("weights to scale", start.rescaled))
+    return Lines(tuple((n, tuple(map(float, range(len(v)))), v) for n, v in series), log_y=True)
+
+
+def _finding(odd: Sequence[WeightFacts], start: RescaledStart, threshold: float, severity: Severity) -> Finding:
     worst = max(odd, key=lambda w: abs(math.log(w.excess)))
     first = odd[0]
     usual = math.sqrt(worst.low * worst.high)
     others = f" (and {len(odd) - 1} more layers)" if len(odd) > 1 else ""
-    yield Finding(
+    return Finding(
         f"The weights of {worst.path}{others} have a spread of {worst.std:.3g} where {worst.fan_in} inputs ask for "
         f"about {usual:.2g}; brought to scale, the loss begins at {start.rescaled[0]:.3g} instead of "
         f"{start.as_is[0]:.3g}, and {len(start.rescaled)} steps end at {start.rescaled[-1]:.3g} instead of "
         f"{start.as_is[-1]:.3g}.",
-        where=first.path if len(odd) > 1 else worst.path,
-        severity="suspect" if start.gain < gain else "bug",
+        where=first.path,
+        severity=severity,
         evidence={
             "spreads": {f"{w.path}.{w.name}": w.std for w in odd},
             "usual": {f"{w.path}.{w.name}": [w.low, w.high] for w in odd},
             "gain": start.gain,
-            "threshold": excess,
+            "threshold": threshold,
             "source": "He et al. 2015, Glorot and Bengio 2010; TheDeepChecker",
         },
         remedies=(
             Remedy("Initialise for the fan.", f"nn.init.kaiming_normal_(model.{first.path}.{first.name})"),
             Remedy("Or keep torch's own start.", f"model.{first.path}.reset_parameters()"),
         ),
-        exhibit=_curves(start) if start.rescaled else Bars(tuple(w.path for w in odd), tuple(w.std for w in odd)),
+        exhibit=_curves(start),
     )
-
-
-def _curves(start: RescaledStart) -> Lines:
-    series = (("as it is", start.as_is), ("weights to scale", start.rescaled))
-    return Lines(tuple((n, tuple(map(float, range(len(v)))), v) for n, v in series), log_y=True)

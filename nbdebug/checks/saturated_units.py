@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import UnitActivity
+from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -37,26 +37,30 @@ def saturated_units(
         raise NotApplicable("no activation with a floor and a ceiling was seen")
     for layer in bounded:
         if layer.units >= least_units and layer.saturated > share * layer.units:
-            yield Finding(
-                f"{layer.saturated} of the {layer.units} units of {layer.path} sit at the end of their activation "
-                f"({layer.activation}): what reaches it lies between {layer.low:.3g} and {layer.high:.3g}, and at "
-                f"{layer.flat:.0%} of the values its slope is nearly zero.",
-                where=layer.path,
-                severity="bug" if layer.saturated > 0.8 * layer.units else "suspect",
-                evidence={
-                    "saturated": layer.saturated,
-                    "units": layer.units,
-                    "share of flat values": layer.flat,
-                    "threshold": share,
-                    "source": "SageMaker Debugger: saturated in more than half of the layer",
-                },
-                remedies=(
-                    Remedy("Start smaller.", f"nn.init.xavier_uniform_(model.{layer.path}.weight)"),
-                    Remedy("Normalise what goes in.", "x = (x - mean) / std"),
-                ),
-                exhibit=Bars(
-                    tuple(la.path for la in bounded),
-                    tuple(la.flat for la in bounded),
-                    title="Share of values without a slope",
-                ),
-            )
+            yield _finding(layer, bounded, share)
+
+
+def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Finding:
+    return Finding(
+        f"{layer.saturated} of the {layer.units} units of {layer.path} sit at the end of their activation "
+        f"({layer.activation}): what reaches it lies between {layer.low:.3g} and {layer.high:.3g}, and at "
+        f"{layer.flat:.0%} of the values its slope is nearly zero.",
+        where=layer.path,
+        severity="bug" if layer.saturated > 0.8 * layer.units else "suspect",
+        evidence={
+            "saturated": layer.saturated,
+            "units": layer.units,
+            "share of flat values": layer.flat,
+            "threshold": share,
+            "source": "SageMaker Debugger: saturated in more than half of the layer",
+        },
+        remedies=(
+            Remedy("Start smaller.", f"nn.init.xavier_uniform_(model.{layer.path}.weight)"),
+            Remedy("Normalise what goes in.", "x = (x - mean) / std"),
+        ),
+        exhibit=Bars(
+            tuple(la.path for la in bounded),
+            tuple(la.flat for la in bounded),
+            title="Share of values without a slope",
+        ),
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import GradientFlow
+from nbdebug.evidence import GradientFlow, Trend
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["vanishing_gradients"]
@@ -40,18 +40,24 @@ def vanishing_gradients(
     harmed = lag < with_updates and trend.ratio < with_updates
     if trend.order > -order or trend.factor > 0.6 or not (trend.ratio < ratio or harmed):
         return
-    yield Finding(
+    severity: Severity = "bug" if trend.ratio < ratio else "suspect"
+    yield _finding(flow, trend, lag, ratio if trend.ratio < ratio else with_updates, severity)
+
+
+def _finding(flow: GradientFlow, trend: Trend, lag: float, threshold: float, severity: Severity) -> Finding:
+    first, last = flow.layers[0], flow.layers[-1]
+    return Finding(
         f"The gradient at {first.path} is {trend.ratio:.1e} times that at {last.path}: over {trend.layers} layers each "
         f"leaves {trend.factor:.2f} of it. One step of {flow.optimizer} moves the first by {first.update:.1e} of its "
         f"size and the last by {last.update:.1e}.",
         where=first.path,
-        severity="bug" if trend.ratio < ratio else "suspect",
+        severity=severity,
         evidence={
             "first over last": trend.ratio,
             "factor for each layer": trend.factor,
             "mean gradient of the first weights": first.weight_gradient,
             "first update over last": lag,
-            "threshold": ratio if trend.ratio < ratio else with_updates,
+            "threshold": threshold,
             "source": "AutoTrainer: first over last below 1e-3; TheDeepChecker: shrinking from layer to layer",
         },
         remedies=(

@@ -58,8 +58,7 @@ def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientRea
     silent = [n for n, p in named.items() if p.requires_grad and not any(seen.norms[n])]
     waking = _wakes(twin, batches, {n: named[n] for n in silent if any(v is not None for v in seen.norms[n])})
     silent = [name for name in silent if name not in waking]
-    influences = _influences(twin, batches[0], named, silent)
-    copies = _copies(named, silent, seen)
+    influences, copies = _influences(twin, batches[0], named, silent), _copies(named, silent, seen)
     held = {id(p) for group in twin.optimizer.param_groups for p in group["params"]}
     facts = _ModuleFacts(twin, seen)
     return GradientReach(
