@@ -20,8 +20,8 @@ __all__ = ["Witness"]
 _LONG = 1000  # a container with more items is data, and not structure
 _DEPTH = 8
 _MOST = 50_000  # containers that are looked into
-_WHOLE = 1_000_000  # elements that are summed up; a larger tensor is sampled
-_SAMPLE = 65_536
+_WHOLE = 131_072  # elements that are summed up; a larger tensor is sampled
+_SAMPLE = 32_768
 
 Identity = list[tuple[Any, Any]]
 
