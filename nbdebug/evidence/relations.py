@@ -182,7 +182,8 @@ class OwnRelation:
     """Whether the model itself, trained shortly, finds a relation of inputs and targets that holds for unseen samples.
 
     The losses are of held-out samples with their own targets and with those of other samples; `p` is the probability
-    of such a difference by chance. `by_heart` says that the samples trained on fit their own targets much better.
+    of such a difference by chance. `by_heart` says that the samples trained on fit their own targets much better,
+    `exhausted` that all steps were taken.
     """
 
     steps: int
@@ -191,6 +192,7 @@ class OwnRelation:
     first_loss: float
     last_loss: float
     by_heart: bool
+    exhausted: bool
     held_loss: float
     shuffled_loss: float
     p: float

@@ -64,6 +64,7 @@ def _evidence(twin: Twin, learned: list[Batch], judged: list[Batch], course: _Co
         first_loss=course.losses[0],
         last_loss=float(np.mean(known)),
         by_heart=_is_by_heart(known, known_other),
+        exhausted=len(course.losses) >= STEPS,
         held_loss=float(np.mean(own)),
         shuffled_loss=float(np.mean(other)),
         p=_p_value(own, other),

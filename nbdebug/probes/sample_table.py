@@ -90,12 +90,15 @@ def _image_shape(batch: Batch) -> tuple[int, int, int] | None:
 
 
 def _is_an_input(target: Any, batch: Batch) -> bool:
-    """Whether the target has the shape of an input, as in autoencoders and denoisers."""
+    """Whether the target is an input again, as in autoencoders, or has its shape, as in denoisers.
+
+    Token ids of the same shape are another thing: the next token is an answer.
+    """
     if not isinstance(target, torch.Tensor) or target.dim() < 2 or target.shape[1] == 1:
         return False
-    return any(
-        t.shape == target.shape and t.is_floating_point() == target.is_floating_point() for t in batch.inputs.values()
-    )
+    alike = [t for t in batch.inputs.values() if t.shape == target.shape]
+    real = target.is_floating_point()
+    return any((real and t.is_floating_point()) or torch.equal(t.to(target.dtype), target) for t in alike)
 
 
 def _labels(targets: Labels) -> tuple[str, np.ndarray | None, tuple[float, ...]]:
