@@ -17,9 +17,9 @@ __all__ = ["destructive_augmentation"]
 def destructive_augmentation(
     augmentation: Augmentation,
     *,
-    times_chance: float = 2.5,  # a benign augmentation is recognised 5 to 24 times as often as by guessing (own trials)
+    times_chance: float = 2.5,  # a judgement: nearly what guessing gives
     p_value: float = 0.001,
-    kept: float = 0.15,  # of what simple models know of the class of clean samples; flips and crops keep over a third
+    kept: float = 0.15,  # a judgement: of what simple models know of the class of clean samples
 ) -> Iterator[Finding]:
     """Augmentation changes samples so much that they cannot be told apart any more.
 
