@@ -16,6 +16,11 @@ from nbdebug.registry import check
 
 __all__ = ["class_imbalance"]
 
+REMEDIES = (
+    Remedy("Weigh the loss.", "nn.CrossEntropyLoss(weight=len(y) / (classes * torch.bincount(y)))"),
+    Remedy("Draw rare classes more often.", "WeightedRandomSampler(1 / torch.bincount(y)[y], len(y))"),
+)
+
 
 @check(explains=("loss-metric-disagree",))
 def class_imbalance(
@@ -47,37 +52,34 @@ def class_imbalance(
         values, counts = np.unique(labels[labels >= 0], return_counts=True)
         if len(values) < 2:
             continue
-        rare, common = int(values[counts.argmin()]), int(values[counts.argmax()])
         least, most = int(counts.min()), int(counts.max())
         tests = 1 if sweep.way == "all" else len(values)  # in a part of the data one class of many is rare by chance
         doubt = NormalDist().inv_cdf(1 - alpha / tests) * math.sqrt(1 / least + 1 / most)
         sure = most / least * math.exp(-doubt)
-        if sure <= ratio:
-            continue
+        rare, common = int(values[counts.argmin()]), int(values[counts.argmax()])
         handled = _handled(weighting, rare, common, weighted, eased)
-        if handled is True:
-            continue
-        yield Finding(
-            f"Class {common} is drawn {most / least:.0f} times as often as class {rare} ({most} against {least} of "
-            f"{len(labels)} samples drawn)"
-            + (", and the loss does not make up for it." if handled is False else "; whether the loss makes up for it "
-               f"could not be seen ({weighting.reason if weighting else 'it was not tried'})."),
-            where=name,
-            severity="suspect" if handled is False else "note",
-            evidence={
-                "ratio": most / least,
-                "ratio, lower bound": sure,
-                "samples": len(labels),
-                "pull at the classes": weighting.pulls if weighting else {},
-                "threshold": ratio,
-                "source": "SageMaker Debugger; 37 reasons, 8",
-            },
-            remedies=(
-                Remedy("Weigh the loss.", "nn.CrossEntropyLoss(weight=len(y) / (classes * torch.bincount(y)))"),
-                Remedy("Draw rare classes more often.", "WeightedRandomSampler(1 / torch.bincount(y)[y], len(y))"),
-            ),
-            exhibit=Bars(tuple(map(str, values[:50])), tuple(map(float, counts[:50])), title="Samples of each class"),
-        )  # fmt: skip
+        if sure > ratio and handled is not True:
+            reason = weighting.reason if weighting is not None else "it was not tried"
+            unseen = f"; whether the loss makes up for it could not be seen ({reason})."
+            tail = unseen if handled is None else ", and the loss does not make up for it."
+            yield Finding(
+                f"Class {common} is drawn {most / least:.0f} times as often as class {rare} ({most} against {least} of "
+                f"{len(labels)} samples drawn){tail}",
+                where=name,
+                severity="note" if handled is None else "suspect",
+                evidence={
+                    "ratio": most / least,
+                    "ratio, lower bound": sure,
+                    "samples": len(labels),
+                    "pull at the classes": weighting.pulls if weighting is not None else {},
+                    "threshold": ratio,
+                    "source": "SageMaker Debugger; 37 reasons, 8",
+                },
+                remedies=REMEDIES,
+                exhibit=Bars(
+                    tuple(map(str, values[:50])), tuple(map(float, counts[:50])), title="Samples of each class"
+                ),
+            )
 
 
 def _handled(weighting: ClassWeighting | None, rare: int, common: int, weighted: float, eased: float) -> bool | None:
