@@ -100,7 +100,9 @@ def _try(box: LossBox, path: Path, target: torch.Tensor, value: float, classes: 
     try:
         pulled = gradient(value)
     except (RuntimeError, OverflowError):
-        pulled = None
+        return LabelTrial(value, "refused")
+    if pulled is None and gradient(0) is None:
+        return LabelTrial(value, "ignored")  # as all labels are: the loss has no gradient, which is another illness
     if pulled is None or not bool(torch.isfinite(pulled).all()):
         return LabelTrial(value, "refused")
     if float(pulled[:half].abs().sum()) == 0:
