@@ -51,9 +51,9 @@ class NodeOwners:
                 todo.extend(parent for parent, _ in node.next_functions if parent is not None)
 
 
-def nodes_behind(node: Node) -> Iterator[Node]:
-    """Walk all nodes that the gradient of this one flows to."""
-    seen, todo = {node}, [node]
+def nodes_behind(node: Node | None) -> Iterator[Node]:
+    """Walk all nodes that the gradient of this one flows to; there are none behind a tensor without a graph."""
+    seen, todo = ({node}, [node]) if node is not None else (set(), [])
     while todo:
         current = todo.pop()
         yield current
