@@ -334,17 +334,3 @@ def mask_lets_padding_through(case: Case) -> None:
 
 def _names(case: Case) -> str:
     return " ".join(case.model.forward.__code__.co_varnames)
-
-
-@fault("padding-dominates")
-def ten_times_the_padding(case: Case) -> None:
-    """Every sequence is padded to the longest that could ever be."""
-    case.require(not case.batch.target.is_floating_point() and case.target.dim() == 1)
-    columns = case.columns()
-    case.require(columns[next(iter(columns))].dtype == torch.long and columns[next(iter(columns))].dim() == 2)
-    case.require(not hasattr(case.model, "places"))
-
-    def pad(values: torch.Tensor) -> torch.Tensor:
-        return torch.cat([values, values.new_zeros(len(values), 9 * values.shape[1])], 1)
-
-    case.change([key for key, column in columns.items() if column.dim() == 2], pad)

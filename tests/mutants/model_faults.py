@@ -55,13 +55,15 @@ def centred_over_the_batch(case: Case) -> str:
 
 
 def _cut(case: Case, how: Any) -> tuple[str, ...]:
-    """Cut the graph in front of a hidden layer; the cut or what it cuts off may be named."""
+    """Cut the graph in front of a hidden layer; the module on either side or what is cut off may be named."""
     path, layer, _ = case.hidden()
-    layers = [found[0] for found in case.weighty()]
-    cut_off = layers[: layers.index(path)]
+    calls = [found[0] for found in case.called(nn.Module) if not list(found[1].children())]
+    cut_off = calls[: calls.index(path)]
     edited(layer, before=how)
-    parameters = {name for name, p in case.model.named_parameters() if p.requires_grad}
-    return (path, *cut_off, *parameters)
+    named = {
+        name for name, p in case.model.named_parameters() if p.requires_grad and name.rpartition(".")[0] in cut_off
+    }
+    return (path, *cut_off, *named)
 
 
 @fault("untrained-parameters")
