@@ -20,7 +20,8 @@ def activations_off_scale(
     shrinks: float = 1e-5,  # a plain network on digits that loses more was trained by no optimizer
     grows: float = 1e3,
     factor: float = 1.5,  # for each layer; residual networks stay below
-    order: float = 0.8,  # rank correlation with depth: a trend, not one layer
+    order: float = 0.8,  # rank correlation with depth: a trend
+    largest: float = 0.6,  # share of the whole change that one layer may make: a trend, not one layer
 ) -> Iterator[Finding]:
     """The signal grows or dies with depth.
 
@@ -36,8 +37,8 @@ def activations_off_scale(
     trend = flow.signal
     if trend is None or trend.layers < 4:
         raise NotApplicable("a trend over depth needs at least four hidden layers with weights")
-    dies = trend.ratio < shrinks and trend.order < -order
-    bursts = trend.ratio > grows and trend.factor > factor and trend.order > order
+    dies = trend.ratio < shrinks and trend.order < -order and trend.largest < largest
+    bursts = trend.ratio > grows and trend.factor > factor and trend.order > order and trend.largest < largest
     if not dies and not bursts:
         return
     yield _finding(flow.layers[:-1], trend, shrinks if dies else grows)
@@ -46,8 +47,8 @@ def activations_off_scale(
 def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Finding:
     return Finding(
         f"The signal {'dies' if trend.ratio < 1 else 'grows'} with depth: from sample to sample the output of "
-        f"{hidden[0].path} varies by {hidden[0].spread:.2g}, that of {hidden[-1].path} by {hidden[-1].spread:.2g}; each of "
-        f"{trend.layers} layers multiplies it by {trend.factor:.2f}.",
+        f"{hidden[0].path} varies by {hidden[0].spread:.2g}, that of {hidden[-1].path} by {hidden[-1].spread:.2g}; "
+        f"each of {trend.layers} layers multiplies it by {trend.factor:.2f}.",
         where=hidden[0].path,
         severity="suspect",
         evidence={

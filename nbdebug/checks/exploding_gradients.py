@@ -21,7 +21,8 @@ def exploding_gradients(
     *,
     ratio: float = 1e3,  # between AutoTrainer's 70, which deep normalised networks pass, and TheDeepChecker's 1e6
     factor: float = 1.5,  # for each layer; plain networks with batch normalisation reach 1.2
-    order: float = 0.8,  # rank correlation with depth: a trend, not one layer
+    order: float = 0.8,  # rank correlation with depth: a trend
+    largest: float = 0.6,  # share of the whole change that one layer may make: a trend, not one layer
     in_time: float = 1e4,
 ) -> Iterator[Finding]:
     """The gradient grows from layer to layer, or from time step to time step, on its way back.
@@ -43,7 +44,7 @@ def exploding_gradients(
         if flow.time:
             return
         raise NotApplicable("a trend over depth needs at least four layers with weights")
-    if trend.ratio > ratio and trend.factor > factor and trend.order > order:
+    if trend.ratio > ratio and trend.factor > factor and trend.order > order and trend.largest < largest:
         yield _over_depth(flow, trend, ratio)
 
 

@@ -38,8 +38,9 @@ def frozen_parameters(
     weights = [p for p in reach.parameters if p.is_weight and p.calls]
     if not weights:
         raise NotApplicable("no layer with weights was seen to be called")
-    wedged = [p for p in weights if not p.requires_grad and p.fed_by_trained and not p.beside_trained]
-    if wedged and not _is_pattern(wedged, weights, adapter_layers):
+    fed = [p for p in weights if not p.requires_grad and p.fed_by_trained]
+    wedged = [p for p in fed if not p.beside_trained]
+    if wedged and not _has_adapters(fed, weights, adapter_layers) and not _is_network_on_top(wedged, weights):
         owners = list(dict.fromkeys(p.owner for p in wedged))
         yield _finding(
             wedged,
@@ -54,17 +55,20 @@ def frozen_parameters(
     yield _finding(frozen, "note", frozen[0].owner, says)
 
 
-def _is_pattern(wedged: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int) -> bool:
-    """Whether this looks like adapters in a frozen model, or like a whole frozen network on top of a trained one."""
+def _has_adapters(fed: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int) -> bool:
+    """Whether several frozen layers hold most of the values, as they do when adapters are trained between them."""
     values = sum(p.size for p in weights if not p.requires_grad)
-    if len(wedged) >= layers and 2 * values >= sum(p.size for p in weights):
-        return True
+    return len(fed) >= layers and 2 * values >= sum(p.size for p in weights)
+
+
+def _is_network_on_top(wedged: Sequence[ParameterReach], weights: Sequence[ParameterReach]) -> bool:
+    """Whether a whole frozen network judges what a trained one gives, as a critic or a perceptual loss does."""
     child = wedged[0].name.split(".")[0]
     same = [p for p in weights if p.name.split(".")[0] == child]
     others = [p for p in weights if p.name.split(".")[0] != child]
     whole = {p.name for p in same} == {p.name for p in wedged}
     on_top = bool(others) and min(p.position for p in same) > max(p.position for p in others)
-    return whole and on_top and len(same) >= 2  # a critic, a perceptual network
+    return whole and on_top and len(same) >= 2
 
 
 def _finding(group: Sequence[ParameterReach], severity: str, where: str, says: str) -> Finding:

@@ -19,7 +19,8 @@ def vanishing_gradients(
     *,
     ratio: float = 1e-5,  # first layer over last; below it not even Adam trained a plain network on digits
     with_updates: float = 1e-3,  # AutoTrainer's ratio, where the steps of the first layers shrink as much
-    order: float = 0.8,  # rank correlation with depth: a trend, not one layer
+    order: float = 0.8,  # rank correlation with depth: a trend
+    largest: float = 0.6,  # share of the whole change that one layer may make: a trend, not one layer
 ) -> Iterator[Finding]:
     """The gradient shrinks from layer to layer on its way back, until the first layers get none.
 
@@ -38,7 +39,7 @@ def vanishing_gradients(
     first, last = flow.layers[0], flow.layers[-1]
     lag = first.update / last.update if last.update > 0 else 1.0
     harmed = lag < with_updates and trend.ratio < with_updates
-    if trend.order > -order or trend.factor > 0.6 or not (trend.ratio < ratio or harmed):
+    if trend.order > -order or trend.largest > largest or trend.factor > 0.6 or not (trend.ratio < ratio or harmed):
         return
     severity: Severity = "bug" if trend.ratio < ratio else "suspect"
     yield _finding(flow, trend, lag, ratio if trend.ratio < ratio else with_updates, severity)

@@ -84,6 +84,7 @@ class Trend:
     factor: float
     order: float
     layers: int
+    largest: float  # the share of the whole change that the largest single step makes
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -63,7 +64,8 @@ def trend_of(values: Sequence[float]) -> Trend | None:
     ranks = torch.tensor(logs).argsort().argsort().double()
     order = float(torch.corrcoef(torch.stack([torch.arange(len(logs)).double(), ranks]))[0, 1])
     change = logs[-1] - logs[0]
-    return Trend(math.exp(min(change, 700.0)), math.exp(change / (len(logs) - 1)), order, len(logs))
+    steps = [(b - a) / change if change else 0.0 for a, b in pairwise(logs)]
+    return Trend(math.exp(min(change, 700.0)), math.exp(change / (len(logs) - 1)), order, len(logs), max(steps))
 
 
 def _measure(twin: Twin, batch: Batch) -> Measured:

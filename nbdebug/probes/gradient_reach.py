@@ -48,7 +48,9 @@ def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientRea
     """Run several batches forward and back and follow the gradient to every parameter."""
     require_run(trial)
     twin.ready_to_train()
-    named = {n: p for n, p in twin.model.named_parameters() if not isinstance(p, nn.UninitializedParameter)}
+    if any(isinstance(p, nn.UninitializedParameter) for p in twin.model.parameters()):
+        twin.run(twin.batch())  # a lazy model learns its shapes from its first batch
+    named = dict(twin.model.named_parameters())
     if not named:
         raise NotApplicable("the model has no parameters")
     batches, seen = twin.batches(BATCHES), _Seen()

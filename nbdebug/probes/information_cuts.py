@@ -95,5 +95,6 @@ def _carries_all(twin: Twin, batch: Batch, path: str, answer: torch.Tensor) -> b
         turned = twin.run(batch).predicted
     if turned is None or turned.shape != answer.shape:
         return False
+    answer, turned = answer.detach(), turned.detach()
     spread = float((answer - answer.mean(0)).abs().max())
     return spread > 0 and float((turned - answer.roll(1, 0)).abs().max()) < 1e-3 * spread
