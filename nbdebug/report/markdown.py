@@ -23,7 +23,7 @@ _LATE = re.compile(r"(?:\$|\\(?=[(\[{a-zA-Z])|@|#(?=\d))")
 
 def prose(text: object, limit: int = 1500) -> str:
     """Give a text so that it reads as it is written, on one line, whatever it holds."""
-    line = " ".join(shortened(str(text), limit).split())
+    line = shortened(" ".join(str(text).split()), limit)
     parts = _LATE.split(line)
     marks = [f"<code>{_references(mark)}</code>" for mark in _LATE.findall(line)]
     return "".join(_references(part) + mark for part, mark in zip(parts, [*marks, ""], strict=True))
@@ -31,7 +31,7 @@ def prose(text: object, limit: int = 1500) -> str:
 
 def code(text: object, limit: int = 120) -> str:
     """Give a name as code within a line or a cell of a table."""
-    return f"<code>{_references(' '.join(shortened(str(text), limit).split()))}</code>"
+    return f"<code>{_references(shortened(' '.join(str(text).split()), limit))}</code>"
 
 
 def _references(text: str) -> str:

@@ -134,7 +134,7 @@ def _contents(report: Report, view: Outline) -> Iterable[str]:
 def _evidence(card: Card, album: _Album) -> Iterator[Cell]:
     """Give a cell that repeats a check, with what it showed, and the symptoms that follow from it."""
     finding = card.finding
-    plain = f"{finding.severity}: {finding.check}: {shortened(finding.says)}"
+    plain = f"{finding.severity}: {shortened(finding.check, 80)}: {shortened(finding.says)}"
     shown = album.show(finding.exhibit, finding.says)
     yield _code(f"repeat({finding.check!r})", [_output({"text/plain": plain}), *shown])
     for symptom in card.symptoms:

@@ -25,6 +25,9 @@ _PATHS = re.compile(
 )
 
 
+_LONG_WORD = re.compile(r"[!-~]{160,}")  # breaking such a word into lines takes a browser a minute
+
+
 def clean_text(text: object) -> str:
     """Make a text of the user's safe to print: control characters become visible, lone surrogates are replaced."""
     safe = str(text).encode("utf-8", "replace").decode("utf-8")
@@ -63,10 +66,10 @@ def _last_part(match: re.Match[str]) -> str:
 
 
 def shortened(text: str, limit: int = 1500) -> str:
-    """Cut a text that nobody would read to its end, and say how much is missing."""
-    if len(text) <= limit + 40:
-        return text
-    return f"{text[:limit]}… ({len(text) - limit:,} characters more)"
+    """Cut a text that nobody would read to its end, and say how much is missing; so with a word without a break."""
+    if len(text) > limit + 40:
+        text = f"{text[:limit]}… ({len(text) - limit:,} characters more)"
+    return _LONG_WORD.sub(lambda word: f"{word[0][:90]}…{word[0][-40:]}", text)
 
 
 def figure(value: Any) -> str:
@@ -78,7 +81,7 @@ def figure(value: Any) -> str:
     if isinstance(value, numbers.Real):
         return _real(float(value))
     if isinstance(value, dict):
-        return _row([f"{key}: {figure(item)}" for key, item in value.items()])
+        return _row([f"{shortened(str(key), 80)}: {figure(item)}" for key, item in value.items()])
     if isinstance(value, (list, tuple)):
         return _row([figure(item) for item in value])
     return shortened(str(value), 400)
@@ -96,7 +99,7 @@ def _real(value: float) -> str:
 
 def _row(items: list[str], limit: int = 12) -> str:
     more = f", and {len(items) - limit} more" if len(items) > limit else ""
-    return ", ".join(items[:limit]) + more
+    return shortened(", ".join(items[:limit]) + more, 800)
 
 
 def plural(count: int, word: str) -> str:

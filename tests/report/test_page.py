@@ -12,6 +12,7 @@ from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Result
 from nbdebug.report import Report
 from nbdebug.report.page import as_fragment, as_page
+from tests.report.hostile import hostile
 from tests.report.samples import healthy, small
 
 SECTIONS = ["likeliest", "others", "notes", "crashed", "clean", "skipped", "run"]
@@ -130,3 +131,8 @@ def test_a_thousand_findings_still_open() -> None:
 
 def test_the_page_stays_small() -> None:
     assert len(as_page(small(), include_samples=True)) < 200_000
+
+
+def test_no_word_is_so_long_that_a_browser_stalls() -> None:
+    text = re.sub(r"base64,[\w+/=]+", "", as_page(hostile(["A" * 10_000])) + as_fragment(hostile(["A" * 10_000])))
+    assert not re.search("A{200,}", re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL))

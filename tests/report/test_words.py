@@ -93,8 +93,10 @@ def test_values_are_written_for_people(value: object, wanted: str) -> None:
 
 
 def test_a_cut_text_says_how_much_is_missing() -> None:
-    assert shortened("x" * 2000, 100).endswith("… (1,900 characters more)")
-    assert shortened("x" * 120, 100) == "x" * 120  # no point in saying that 20 are missing
+    assert shortened("x " * 1000, 100).endswith("… (1,900 characters more)")
+    assert shortened("x " * 60, 100) == "x " * 60  # no point in saying that 20 are missing
+    assert len(shortened("x" * 1000)) == 131  # a word without a break
+    assert shortened("長い文" * 300) == "長い文" * 300  # these break anywhere
 
 
 def test_the_verdict_names_the_cause_and_its_place() -> None:
