@@ -48,11 +48,7 @@ def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientRea
     """Run several batches forward and back and follow the gradient to every parameter."""
     require_run(trial)
     twin.ready_to_train()
-    if any(isinstance(p, nn.UninitializedParameter) for p in twin.model.parameters()):
-        twin.run(twin.batch())  # a lazy model learns its shapes from its first batch
-    named = dict(twin.model.named_parameters())
-    if not named:
-        raise NotApplicable("the model has no parameters")
+    named = _parameters(twin)
     batches, seen = twin.batches(BATCHES), _Seen()
     for index, batch in enumerate(batches):
         control.progress(index / (len(batches) + 2), "following the gradient")
@@ -86,6 +82,15 @@ def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientRea
         output_has_gradient=seen.output_has_gradient,
         optimizer_given=not twin.owns_optimizer,
     )
+
+
+def _parameters(twin: Twin) -> dict[str, nn.Parameter]:
+    if any(isinstance(p, nn.UninitializedParameter) for p in twin.model.parameters()):
+        twin.run(twin.batch())  # a lazy model learns its shapes from its first batch
+    named = dict(twin.model.named_parameters())
+    if not named:
+        raise NotApplicable("the model has no parameters")
+    return named
 
 
 def _owner(name: str) -> str:
