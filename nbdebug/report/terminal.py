@@ -13,7 +13,7 @@ from rich.text import Text
 from nbdebug.finding import Finding
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
-from nbdebug.report.words import clean_text, counts_line, not_seen, verdict
+from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, verdict
 
 __all__ = ["as_text", "show"]
 
@@ -43,7 +43,7 @@ def _body(report: Report) -> RenderableType:
         parts.extend(_hanging("", _explained(symptom), 4) for symptom in symptoms)
         parts.append(Text(""))
     parts.append(Text(counts_line(report)))
-    parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen(report))
+    parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen_in_brief(report))
     parts.extend(_hanging("", Text(f"Note: {clean_text(note)}", style="dim"), 0) for note in report.notes)
     return Group(*parts)
 

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nbdebug.report.report import Report
 
-__all__ = ["clean_text", "counts_line", "figure", "not_seen", "plural", "redacted", "shortened", "verdict"]
+__all__ = [
+    "clean_text",
+    "counts_line",
+    "figure",
+    "not_seen",
+    "not_seen_in_brief",
+    "plural",
+    "redacted",
+    "shortened",
+    "verdict",
+]
 
 _JOINERS = "\u200c\u200d"  # invisible, but Persian and many emoji cannot be written without them
 _PART = r"[^\s/\\:*?\"'<>|(),;`]"  # one character of a folder's name in running text
@@ -138,3 +148,14 @@ def not_seen(report: Report) -> list[str]:
         if result.status in ("skipped", "crashed"):
             groups.setdefault((result.status, clean_text(result.reason)), []).append(clean_text(result.check))
     return [f"{status}: {', '.join(checks)} ({reason})" for (status, reason), checks in groups.items()]
+
+
+def not_seen_in_brief(report: Report, most: int = 4) -> list[str]:
+    """Give the same for a screen: every crash, but where many checks were skipped only their names."""
+    lines = not_seen(report)
+    skipped = [line for line in lines if line.startswith("skipped")]
+    if len(skipped) <= most:
+        return lines
+    names = [clean_text(result.check) for result in report.results if result.status == "skipped"]
+    crashed = [line for line in lines if not line.startswith("skipped")]
+    return [*crashed, f"skipped: {', '.join(names)}", "report.to_frame() has the reason of each."]
