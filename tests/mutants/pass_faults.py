@@ -30,10 +30,10 @@ def division_by_zero(case: Case) -> tuple[str, ...]:
 
 @fault("non-finite-backward")
 def square_root_at_zero(case: Case) -> tuple[str, ...]:
-    """A square root of a ReLU: finite forward, infinite backward."""
+    """A square root of a masked number: finite forward, zero times infinity backward."""
     path, layer, received = case.hidden()
     case.require(bool((layer(received.to(layer.weight.dtype)) < 0).any()))
-    edited(layer, after=lambda x: x + torch.sqrt(torch.relu(x)))
+    edited(layer, after=lambda x: x + torch.sqrt(x * (x > 0)))
     return (path,)
 
 
