@@ -17,6 +17,7 @@ def bottleneck_too_narrow(
     cuts: InformationCuts,
     *,
     quality: float = 0.9,  # of one small batch; Full Stack Deep Learning: a sound model learns one by heart
+    single: float = 2.0,  # bits, or four classes: more do not stand in one row for a training to find
 ) -> Iterator[Finding]:
     """Everything has to pass through a layer that is too narrow to carry the answer.
 
@@ -31,7 +32,8 @@ def bottleneck_too_narrow(
     Autoencoders and embeddings to look at are narrow on purpose.
     """
     for cut in sorted(cuts.cuts, key=lambda cut: cut.width)[:1]:
-        enough = cuts.quality is None or cuts.quality >= quality
+        in_a_row = cuts.task == "classification" and cut.width == 1 and cut.needed > single
+        enough = (cuts.quality is None or cuts.quality >= quality) and not in_a_row
         learned = (
             f" A copy trained on {cuts.samples} samples comes to {cuts.quality:.0%} {cuts.measure}."
             if cuts.quality is not None
