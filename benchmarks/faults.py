@@ -167,6 +167,7 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only runs whose name (group:fault@host) holds this text")
     parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
     parser.add_argument("--json", type=Path, help="write every outcome here, one a line, as it comes")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json already holds")
     parser.add_argument("--read", type=Path, nargs="+", help="run nothing: make the tables from what --json wrote")
     parser.add_argument("--markdown", type=Path, help="write the tables here")
     options = parser.parse_args(arguments)
@@ -188,12 +189,20 @@ def read(paths: list[Path]) -> list[Outcome]:
     return list(found.values())
 
 
+def _left(todo: list[Job], options: argparse.Namespace) -> list[Job]:
+    """Give the jobs that an earlier, broken run has not done."""
+    if not options.resume or not options.json or not options.json.exists():
+        return todo
+    done = {(o.group, o.fault, o.host, o.seed) for o in read([options.json])}
+    return [job for job in todo if (job.group, job.fault, job.host, job.seed) not in done]
+
+
 def main(arguments: list[str]) -> int:
     """Run the benchmark and print its tables."""
     options = options_from(arguments)
     outcomes = read(options.read) if options.read else []
     if not options.read:
-        todo = jobs(options)
+        todo = _left(jobs(options), options)
         for number, outcome in enumerate(run_all(todo, options.workers), 1):
             outcomes.append(outcome)
             print(f"\r{number} of {len(todo)}: {outcome.name[:70]:70}", end="", file=sys.stderr, flush=True)
@@ -201,6 +210,8 @@ def main(arguments: list[str]) -> int:
                 with options.json.open("a") as file:
                     file.write(json.dumps(asdict(outcome)) + "\n")
         print(file=sys.stderr)
+    if options.resume and options.json:
+        outcomes = read([options.json])
     print(as_text(outcomes))
     if options.markdown:
         options.markdown.write_text(as_markdown(outcomes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -38,12 +39,14 @@ class _Padded:
         """The part of all places that is padding."""
         return 1 - float(self.lengths.double().mean()) / self.longest
 
-    def cut(self, batch: Batch, row: int) -> Batch:
-        """Give one sample without its padding, in every input that has the same places."""
+    def cut(self, batch: Batch, row: int, lengths_too: bool = False) -> Batch:
+        """Give one sample without its padding, in every input that has the same places; and with its true length."""
         length = int(self.lengths[row])
         keep = slice(0, length) if self.at_end else slice(self.longest - length, self.longest)
 
         def shorter(_: str, tensor: torch.Tensor) -> torch.Tensor:
+            if lengths_too and tensor.dim() == 1 and not tensor.is_floating_point():
+                return tensor.clamp(max=length)
             if tensor.dim() < 2 or tensor.shape[1] != self.longest:
                 return tensor
             tensor = tensor[:, keep]
@@ -115,13 +118,23 @@ def _influence(twin: Twin, batch: Batch, padded: _Padded) -> tuple[float | None,
             spread = float(whole.double().std(0).mean())
             for row in rows[:TRIED]:
                 alone = main_output(twin.forward(batch.select(torch.tensor([row]))))
-                cut = main_output(twin.forward(padded.cut(batch, row)))
+                cut = main_output(_forward_cut(twin, padded, batch, row))
                 changes.append(_difference(alone, cut, padded, row) / max(spread, 1e-12))
         except NbdebugError:
             raise
         except Exception as error:
             return None, f"the model does not run on shorter sequences ({type(error).__name__})"
     return (sorted(changes)[len(changes) // 2], "") if changes else (None, "no sample is shorter than the others")
+
+
+def _forward_cut(twin: Twin, padded: _Padded, batch: Batch, row: int) -> Any:
+    """Run one sample without its padding; lengths that count padding in would be too long for it."""
+    try:
+        return twin.forward(padded.cut(batch, row))
+    except NbdebugError:
+        raise
+    except Exception:
+        return twin.forward(padded.cut(batch, row, lengths_too=True))
 
 
 def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _Padded, row: int) -> float:
