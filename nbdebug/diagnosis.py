@@ -80,6 +80,7 @@ def diagnose(
         sweep_samples=sweep_samples,
         sweep_seconds=sweep_seconds,
     )
+    registry.load()  # before the clock starts
     session = Session(subject, control=Control(time_limit=time_limit), thresholds=thresholds, seed=seed)
     left_out = {session.registry.find(check).id for check in checked_ids(skip, "skip")}
     wanted = _all_checks() if checks is None else [session.registry.find(c).id for c in checked_ids(checks, "checks")]

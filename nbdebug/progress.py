@@ -11,6 +11,8 @@ from nbdebug.session import Session
 
 __all__ = ["progress_bar"]
 
+LOG_SECONDS = 10.0
+
 
 @contextmanager
 def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterator[list[str]]:
@@ -20,12 +22,13 @@ def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterato
         return
     from tqdm import tqdm
 
+    lively = sys.stderr.isatty() or "ipykernel" in sys.modules  # elsewhere it goes to a log, line after line
     bar = tqdm(
         total=len(checks),
         desc="nbdebug",
         file=sys.stderr,
         leave=False,
-        mininterval=0.2,
+        mininterval=0.2 if lively else LOG_SECONDS,
         bar_format="{desc}: {percentage:3.0f}%|{bar}| {n:.0f}/{total_fmt} checks [{elapsed}<{remaining}]{postfix}",
     )
     done = 0
@@ -36,10 +39,10 @@ def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterato
             done += 1
             bar.n = done
         elif event.kind == "progress":
-            bar.n = done + event.fraction * 0.99
+            bar.n = max(bar.n, done + event.fraction * 0.99)
         elif event.kind == "probe-started":
             bar.set_postfix_str(event.text, refresh=False)
-        bar.refresh() if event.kind != "progress" else bar.update(0)
+        bar.refresh() if lively and event.kind != "progress" else bar.update(0)
 
     unsubscribe = session.journal.subscribe(listen)
     try:

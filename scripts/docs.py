@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ and the generated parts of README.md; `--check` only says whether they are current."""
+"""Writes the generated pages of docs/ and the generated part of README.md; `--check` says whether they are current."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def check_section(spec: CheckSpec) -> str:
     lines = [f"### {spec.id}\n", f"{spec.title}\n", f"{spec.texts['about']}\n"]
     lines += [f"**Why it matters.** {sentence(spec.why)}\n", f"**What to try.** {sentence(spec.remedy)}\n"]
     if spec.thresholds:
-        lines.append("Thresholds: " + ", ".join(f"`{name}={value!r}`" for name, value in spec.thresholds.items()) + "\n")
+        values = ", ".join(f"`{name}={value!r}`" for name, value in spec.thresholds.items())
+        lines.append(f"Thresholds: {values}\n")
     if spec.explains:
         lines.append("Explains, where both are found: " + ", ".join(f"[{c}](#{c})" for c in spec.explains) + "\n")
     return "\n".join(line for line in lines if line.strip())
@@ -60,7 +61,8 @@ def check_section(spec: CheckSpec) -> str:
 
 def tree_page() -> str:
     """Give the page of the decision tree."""
-    parts = ["# The decision tree\n", "`nbdebug.diagnose` walks it from top to bottom; the wizard asks its questions.\n"]
+    about = "`nbdebug.diagnose` walks it from top to bottom; the wizard asks its questions.\n"
+    parts = ["# The decision tree\n", about]
     for number, stage in enumerate(TREE, 1):
         parts.append(f"## {number}. {stage.title}\n")
         for step in stage.steps:
@@ -76,7 +78,8 @@ def with_list(readme: str) -> str:
     _, _, tail = rest.partition(END)
     rows = [f"| {stage.title} | {', '.join(f'[{c}](docs/checks.md#{c})' for c in stage.checks)} |" for stage in TREE]
     count = sum(len(stage.checks) for stage in TREE)
-    table = "\n".join([f"{count} checks, in the order in which they are asked:\n", "| stage | checks |", "|---|---|", *rows])
+    head_row = [f"{count} checks, in the order in which they are asked:\n", "| stage | checks |", "|---|---|"]
+    table = "\n".join([*head_row, *rows])
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"
 
 

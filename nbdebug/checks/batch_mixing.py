@@ -12,7 +12,7 @@ from nbdebug.registry import check
 __all__ = ["batch_mixing"]
 
 
-@check(explains=("batch-not-memorised",))
+@check(explains=("inputs-ignored", "batch-not-memorised"))
 def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Finding]:  # Karpathy's recipe: must be 0
     """The prediction for one sample depends on the other samples in its batch.
 
@@ -45,9 +45,17 @@ def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Fi
             "threshold": max(influence, 10 * mixing.noise),
             "source": "a healthy model gives exactly 0 in eval mode",
         },
-        remedies=(
-            Remedy("Keep dimension 0 for the samples: permute instead of view.", "x = x.permute(0, 2, 1)"),
-            Remedy("Recurrent and attention layers expect time first unless told.", "nn.LSTM(…, batch_first=True)"),
-        ),
+        remedies=_remedies(mixing.first_module),
         exhibit=Bars(("changed by replacing", "changed by repeating"), (mixing.influence, mixing.noise), log=True),
     )
+
+
+def _remedies(module: str) -> tuple[Remedy, ...]:
+    """Put first what fits the module where the samples meet."""
+    kept = Remedy("Keep dimension 0 for the samples: move dimensions with permute, not with view or reshape.")
+    kinds = ("Attention", "Transformer", "LSTM", "GRU", "RNN")
+    time_first = Remedy(
+        "Recurrent and attention layers expect time in dimension 0 unless they are told otherwise.",
+        f"{module if any(kind in module for kind in kinds) else 'nn.LSTM'}(…, batch_first=True)",
+    )
+    return (time_first, kept) if any(kind in module for kind in kinds) else (kept, time_first)

@@ -34,7 +34,7 @@ def constant_inputs(
     Why it matters: what does not differ cannot tell anything. A file that was not found, a wrong path to a buffer or a
     transform that overwrites its result often shows only here.
 
-    What to try: look at a batch with nbdebug.show_batch; follow one sample from its file through every transform.
+    What to try: print a batch as the model receives it; follow one sample from its file through every transform.
     """
     sweep.require(least)
     varying = [part for part in sweep.inputs if part.varies]

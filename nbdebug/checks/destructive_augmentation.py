@@ -80,7 +80,7 @@ def _finding(says: str, severity: Severity, augmentation: Augmentation, limit: f
             "source": "37 reasons, 13; binomial test against guessing, simple models by cross-validation",
         },
         remedies=(
-            Remedy("Look at what the network receives.", "nbdebug.show_batch(loader)"),
+            Remedy("Look at what the network receives.", "print(next(iter(loader)))"),
             Remedy("Weaken the augmentation until a person can name the label again."),
         ),
         exhibit=exhibit,

@@ -88,6 +88,6 @@ def _knows_already(first: FirstGuess, too_low: float) -> Finding:
             "threshold": too_low,
             "source": "neural-net-checklist: too low is the sign of leakage",
         },
-        remedies=(Remedy("Look at what the model receives.", "nbdebug.show_batch(loader)"),),
+        remedies=(Remedy("Look at what the model receives.", "print(next(iter(loader)))"),),
         exhibit=Bars(("fresh weights", "best constant", "guessing"), (fresh, first.constant, first.guess)),
     )

@@ -63,7 +63,7 @@ def _finding(simple: Baselines | None, own: OwnRelation, samples: int, p_value: 
             "source": "permutation and paired tests against shuffled labels",
         },
         remedies=(
-            Remedy("Look at inputs with their labels.", "nbdebug.show_batch(loader)"),
+            Remedy("Look at inputs with their labels.", "print(next(iter(loader)))"),
             Remedy("Shuffle and sort inputs and labels by one and the same index.", "x, y = x[order], y[order]"),
         ),
         exhibit=Bars(

@@ -49,7 +49,7 @@ def learns_without_inputs(run: BlindRun, *, fell: float = 0.1, close: float = 0.
             "threshold": close,
             "source": "37 reasons, 2; neural-net-checklist",
         },
-        remedies=(Remedy("See what the first layer receives.", "nbdebug.show_batch(loader, model)"),),
+        remedies=(Remedy("See what the first layer receives.", "print(next(iter(loader)))"),),
         exhibit=Lines.of_losses(
             [("with inputs", sighted.losses), ("same inputs for all", blind.losses)], "Loss on one batch"
         ),

@@ -158,4 +158,4 @@ def not_seen_in_brief(report: Report, most: int = 4) -> list[str]:
         return lines
     names = [clean_text(result.check) for result in report.results if result.status == "skipped"]
     crashed = [line for line in lines if not line.startswith("skipped")]
-    return [*crashed, f"skipped: {', '.join(names)}", "report.to_frame() has the reason of each."]
+    return [*crashed, f"skipped: {', '.join(names)}", "The saved report and report.to_frame() have the reason of each."]

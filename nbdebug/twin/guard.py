@@ -181,6 +181,7 @@ def guarded(
         plain = torch.autocast("cpu", enabled=False, cache_enabled=False)
         with torch.inference_mode(False), torch.enable_grad(), plain:
             _seed_everything(seed)
+            warnings.simplefilter("ignore")  # what an experiment does on purpose, nobody has to be warned of
             control.poll()
             result = experiment()
         guard.is_closing = True

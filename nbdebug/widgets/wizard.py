@@ -158,7 +158,7 @@ class Wizard:
             return
         whole = self.report
         findings = [finding for finding in whole.findings if finding.check in checks]
-        self.result.value = as_fragment(Report(findings, results, whole.subject, whole.notes))
+        self.result.value = _fitting(as_fragment(Report(findings, results, whole.subject, whole.notes)))
 
     def _refresh(self) -> None:
         self.tree.stages = self._rows()
@@ -209,3 +209,8 @@ def _escaped(text: str) -> str:
     import html
 
     return html.escape(text)
+
+
+def _fitting(fragment: str) -> str:
+    """Let a fragment wrap to the width that the cell has, instead of widening it."""
+    return f"<div style='width:0;min-width:100%'>{fragment}</div>"

@@ -203,7 +203,10 @@ def test_nan_is_no_bad_input() -> None:
     assert report.result("non-finite-inputs").status == "found"
 
 
-@pytest.mark.parametrize("empty", [[], DataLoader(TensorDataset(torch.zeros(0, 6)), 8), lambda: []], ids=["list", "loader", "factory"])
+EMPTY = {"list": [], "loader": DataLoader(TensorDataset(torch.zeros(0, 6)), 8), "factory": lambda: []}
+
+
+@pytest.mark.parametrize("empty", EMPTY.values(), ids=EMPTY)
 def test_a_loader_over_nothing_is_a_finding(empty: Any) -> None:
     report = nbdebug.diagnose(MODEL, empty, progress=False, checks=["empty-loader", "batch-mixing"])
     assert report.result("empty-loader").status == "found"
