@@ -28,10 +28,10 @@ lab: env front  ## Open the example notebooks in JupyterLab.
 test: need-node env front chromium lint test-js test-python  ## Run everything but the whole matrices.
 
 test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
 
 test-python: env front
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup  # one thread each: more only wait for each other
 
 test-js: need-node $(NPM)
 	npm --prefix js test
