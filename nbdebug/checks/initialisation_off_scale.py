@@ -23,6 +23,9 @@ __all__ = ["initialisation_off_scale"]
         "exploding-gradients",
         "saturated-units",
         "dead-units",
+        "outputs-identical",
+        "missing-nonlinearity",
+        "update-ratio-off",
     )
 )
 def initialisation_off_scale(

@@ -13,7 +13,7 @@ __all__ = ["unregistered_parameters"]
 SOURCE = "37 reasons, 23: what model.parameters() does not list, no optimizer trains"
 
 
-@check(explains=("batch-not-memorised",))
+@check(explains=("batch-not-memorised", "eval-not-deterministic", "train-eval-gap", "worse-than-baseline"))
 def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
     """Layers or tensors that the forward pass uses are not registered as parameters.
 

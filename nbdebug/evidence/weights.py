@@ -70,11 +70,13 @@ class RescaledStart:
 
     @property
     def gain(self) -> float:
-        """How much lower the loss ends with the weights to scale, as a share of where that training began."""
+        """How much lower the loss is with the weights to scale, early or in the end, as a share of where that began."""
         if not self.rescaled:
             return 0.0
-        lower = _end(self.as_is, self.rescaled) - _end(self.rescaled, self.as_is)
-        return lower / max(abs(self.rescaled[0]), 1e-12)
+        third = len(self.rescaled) // 3
+        pairs = ((self.as_is, self.rescaled), (self.as_is[:third], self.rescaled[:third]))
+        lower = [_end(as_is, rescaled) - _end(rescaled, as_is) for as_is, rescaled in pairs if as_is and rescaled]
+        return max(lower) / max(abs(self.rescaled[0]), 1e-12)
 
     @property
     def head_start(self) -> float:

@@ -15,6 +15,7 @@ from nbdebug.twin.race import plain_adam, race
 __all__ = ["rescaled_start"]
 
 BATCHES = 8
+STEPS = 120  # a layer that passes on a thousandth looks like any other for the first forty
 SUSPICIOUS = 2.5  # times above the band of the usual recipes, or as far below it, before the race is worth its time
 
 
@@ -25,7 +26,7 @@ def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> Res
     if not odd or not weights.fresh:
         return RescaledStart((), (), ())
     batches, other = twin.batches(BATCHES), twin.fresh()
-    as_is = race(twin, batches, plain_adam(twin), tell=lambda f: control.progress(f / 2, "training as it is"))
+    as_is = race(twin, batches, plain_adam(twin), STEPS, tell=lambda f: control.progress(f / 2, "training as it is"))
     modules = dict(other.model.named_modules())
     with torch.no_grad():
         for weight in odd:
@@ -39,6 +40,7 @@ def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> Res
         other,
         batches,
         plain_adam(other),
+        STEPS,
         tell=lambda f: control.progress(0.5 + f / 2, "training with weights to scale"),
     )
     return RescaledStart(tuple(odd), as_is, rescaled)

@@ -140,6 +140,7 @@ def binary_loss_for_real_targets(case: Case) -> None:
 def squares_of_class_numbers(case: Case) -> None:
     """Class ids taken for quantities: one output, the number of the class as the target."""
     case.require_plain()
+    case.require(isinstance(case.loss_fn, nn.CrossEntropyLoss))
     case.require(case.is_classification and case.target.dim() == 1 and case.output.shape[1] >= 3)
     path, head, _ = case.weighty()[-1]
     case.require(type(head) is nn.Linear and head.out_features == case.output.shape[1])
