@@ -134,6 +134,7 @@ class Guard:
             self._undo.append(partial(torch.set_autocast_enabled, device, enabled))
             self._undo.append(partial(torch.set_autocast_dtype, device, dtype))
         self._undo.append(partial(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()))
+        self._undo.append(partial(_set_autocast_nesting, _autocast_nesting()))
 
 
 @contextmanager
@@ -201,6 +202,20 @@ def close_for_sure(guard: Guard) -> None:
             return
         except KeyboardInterrupt:
             continue
+
+
+def _autocast_nesting() -> int:
+    """Give how many autocast blocks are open; only the outermost clears the cache of cast weights when it ends."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def _set_autocast_nesting(depth: int) -> None:
+    """Close what an interrupt left open, or weights that were cast once would be used for ever."""
+    while _autocast_nesting() > depth:
+        torch.autocast_decrement_nesting()
+    if depth == 0:
+        torch.clear_autocast_cache()
 
 
 def _seed_everything(seed: int) -> None:

@@ -189,12 +189,12 @@ class Wizard:
         """Hear from the runner, in its thread."""
         busy = state in ("running", "waiting")
         self._running_check = text if state == "running" else ""
+        self._refresh()
         self.run_step.disabled = self.run_all.disabled = busy
         self.stop.disabled = not busy
         self.status.value = {"idle": "done", "running": f"checking {text}"}.get(state, text)
         if not busy:
             self.progress.value = 1.0 if state == "idle" else 0.0
-        self._refresh()
 
     def _on_event(self, event: Event) -> None:
         """Hear from the journal; progress is passed on at most a few times a second."""

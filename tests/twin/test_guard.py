@@ -16,7 +16,7 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import Cancelled, OutOfTime
-from nbdebug.twin.guard import generators_kept, guarded
+from nbdebug.twin.guard import Guard, generators_kept, guarded
 from tests.trust.fingerprint import difference, fingerprint
 
 OURS = (
@@ -241,3 +241,13 @@ def test_control() -> None:
             control.poll()
     control.poll()
     assert not control.is_over and Control(time_limit=1e-9).seconds_left <= 0
+
+
+def test_an_autocast_block_left_open_is_closed() -> None:
+    """An interrupt in the exit of autocast leaves its block open; the guard closes it."""
+    guard = Guard(Control())
+    guard.save_flags()
+    torch.autocast_increment_nesting()
+    guard.close()
+    torch.autocast_increment_nesting()
+    assert torch.autocast_decrement_nesting() == 0
