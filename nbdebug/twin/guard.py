@@ -206,8 +206,7 @@ def close_for_sure(guard: Guard) -> None:
 
 def _autocast_nesting() -> int:
     """Give how many autocast blocks are open; only the outermost clears the cache of cast weights when it ends."""
-    torch.autocast_increment_nesting()
-    return int(torch.autocast_decrement_nesting())
+    return int(torch.autocast_increment_nesting() and torch.autocast_decrement_nesting())  # at once, not in two lines
 
 
 def _set_autocast_nesting(depth: int) -> None:
