@@ -66,7 +66,10 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'nbdebug' has no attribute {name!r}")
-    home = importlib.import_module(_HOMES[name])
+    from nbdebug.importing import drawing_nothing
+
+    with drawing_nothing():
+        home = importlib.import_module(_HOMES[name])
     value = home if _HOMES[name] == f"nbdebug.{name}" else getattr(home, name)
     globals()[name] = value
     return value

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
+from nbdebug.importing import drawing_nothing
+
 __all__ = ["CheckSpec", "Need", "ProbeSpec", "Registry", "check", "probe", "registry"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,8 +88,9 @@ class Registry:
         for package in packages or ("nbdebug.checks", "nbdebug.probes"):
             if package not in self._loaded:
                 self._loaded.add(package)
-                for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-                    importlib.import_module(f"{package}.{module.name}")
+                with drawing_nothing():
+                    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+                        importlib.import_module(f"{package}.{module.name}")
         return self
 
     def find(self, check: str) -> CheckSpec:

@@ -15,7 +15,7 @@ PACKAGE = Path(nbdebug.__file__).parent
 
 # Each layer may import itself and those before it.
 LAYERS: list[tuple[str, ...]] = [
-    ("errors", "control", "exhibit", "options"),
+    ("errors", "control", "exhibit", "options", "importing"),
     ("finding",),
     ("journal", "evidence"),
     ("subject",),
@@ -147,6 +147,6 @@ random.seed(3); numpy.random.seed(3); torch.manual_seed(3)
 model, batch = torch.nn.Linear(4, 2), (torch.zeros(8, 4), torch.tensor([0, 1] * 4))
 random.seed(3); numpy.random.seed(3); torch.manual_seed(3)
 import nbdebug
-nbdebug.diagnose(model, [batch], checks=["forward-fails", "batch-not-memorised"], progress=False)
+str(nbdebug.diagnose(model, [batch], checks=["forward-fails", "batch-not-memorised"], progress=False))
 print("same" if (random.random(), numpy.random.rand(), float(torch.rand(()))) == expected else "moved on")
 """

@@ -6,14 +6,16 @@ import io
 import sys
 from typing import IO
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from nbdebug.finding import Finding
+from nbdebug.importing import drawing_nothing
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
 from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, verdict
+
+with drawing_nothing():
+    from rich.console import Console, Group, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 __all__ = ["as_text", "show"]
 
