@@ -12,13 +12,16 @@ __all__ = ["drawing_nothing"]
 
 @contextmanager
 def drawing_nothing() -> Iterator[None]:
-    """Keep the global generators of Python and NumPy where they are: some packages draw numbers while they load."""
+    """Keep the global generators of Python, NumPy and torch where they are: some packages draw while they load."""
     python = random.getstate()
-    numpy = sys.modules.get("numpy.random")
-    state = numpy.get_state() if numpy else None
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch.random")
+    numpy_state = numpy.get_state() if numpy else None
+    torch_state = torch.get_rng_state() if torch else None
     try:
         yield
     finally:
         random.setstate(python)
         if numpy:
-            numpy.set_state(state)
+            numpy.set_state(numpy_state)
+        if torch:
+            torch.set_rng_state(torch_state)

@@ -15,7 +15,6 @@ from nbdebug.journal import Event, Journal
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
-from nbdebug.twin.guard import generators_kept
 from nbdebug.twin.witness import Witness
 
 __all__ = ["Session"]
@@ -42,8 +41,7 @@ class Session:
         seed: int = 0,
     ) -> None:
         self.subject = subject
-        with generators_kept():  # the imports behind it draw random numbers
-            self.registry = known.load()
+        self.registry = known.load()
         self.control = control or Control()
         self.journal = Journal()
         self.control.on_progress = self._tell_progress

@@ -23,7 +23,7 @@ from nbdebug.control import Control
 from nbdebug.subject.holdings import generators_in
 from nbdebug.twin.witness import Witness
 
-__all__ = ["Guard", "generators_kept", "guarded", "interrupts_held"]
+__all__ = ["Guard", "guarded", "interrupts_held"]
 
 T = TypeVar("T")
 
@@ -143,17 +143,6 @@ def interrupts_held(control: Control) -> Iterator[None]:
     guard = Guard(control)
     try:
         guard.hold_interrupts()
-        yield
-    finally:
-        close_for_sure(guard)
-
-
-@contextmanager
-def generators_kept() -> Iterator[None]:
-    """Put the global random generators back after the enclosed block, such as an import that draws from them."""
-    guard = Guard(Control())
-    try:
-        guard.save_generators()
         yield
     finally:
         close_for_sure(guard)

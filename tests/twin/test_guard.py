@@ -16,7 +16,8 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import Cancelled, OutOfTime
-from nbdebug.twin.guard import Guard, generators_kept, guarded
+from nbdebug.importing import drawing_nothing
+from nbdebug.twin.guard import Guard, guarded
 from tests.trust.fingerprint import difference, fingerprint
 
 OURS = (
@@ -221,9 +222,9 @@ def test_an_undo_that_fails_does_not_keep_the_others() -> None:
     assert not [line for line in difference(before, fingerprint()) if "filters" not in line]
 
 
-def test_generators_kept() -> None:
+def test_importing_draws_nothing() -> None:
     before = fingerprint()
-    with generators_kept():
+    with drawing_nothing():
         torch.rand(1), random.random(), np.random.rand()
     assert not difference(before, fingerprint())
 
