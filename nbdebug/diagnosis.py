@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.control import Control
+from nbdebug.decision_tree import stages
 from nbdebug.errors import plainly
 from nbdebug.options import checked_ids, checked_options
 from nbdebug.progress import progress_bar
@@ -16,7 +17,6 @@ from nbdebug.report import Report
 from nbdebug.report.report import environment, now
 from nbdebug.session import Session
 from nbdebug.subject import Subject
-from nbdebug.tree import stages
 
 if TYPE_CHECKING:
     from torch import nn

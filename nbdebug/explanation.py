@@ -46,7 +46,7 @@ def explain(check: str) -> Explanation:
 
 def list_checks() -> list[str]:
     """List the ids of all checks, in the order of the tree."""
-    from nbdebug.tree import stages
+    from nbdebug.decision_tree import stages
 
     return [check for stage in stages(registry.load("nbdebug.checks")) for check in stage.checks]
 

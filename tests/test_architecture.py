@@ -21,7 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("subject",),
     ("twin",),
     ("registry",),
-    ("probes", "checks", "tree", "ranking", "explanation"),
+    ("probes", "checks", "decision_tree", "ranking", "explanation"),
     ("session",),
     ("progress", "report"),
     ("diagnosis", "watch"),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import nbdebug
+from nbdebug.decision_tree import TREE
 from nbdebug.registry import registry
-from nbdebug.tree import TREE
 from tests.clinic import Healthy, Patient, all_healthy, all_patients
 
 CHECKS = sorted(registry.load().checks)

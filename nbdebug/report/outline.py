@@ -110,6 +110,6 @@ def _sentence(text: str) -> str:
 
 @cache
 def _questions() -> dict[str, str]:
-    from nbdebug.tree import TREE
+    from nbdebug.decision_tree import TREE
 
     return {check: step.question for stage in TREE for step in stage.steps for check in step.checks}

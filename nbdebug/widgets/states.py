@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nbdebug.decision_tree import Stage
 from nbdebug.finding import Result
-from nbdebug.tree import Stage
 from nbdebug.widgets.stage_tree import Stage as StageRow
 from nbdebug.widgets.stage_tree import State
 from nbdebug.widgets.stage_tree import Step as StepRow

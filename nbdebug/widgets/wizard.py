@@ -9,6 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.control import Control
+from nbdebug.decision_tree import Stage, Step, stages
 from nbdebug.diagnosis import report_of
 from nbdebug.errors import NbdebugError
 from nbdebug.journal import Event
@@ -16,7 +17,6 @@ from nbdebug.report import Report
 from nbdebug.report.page import as_fragment
 from nbdebug.session import Session
 from nbdebug.subject import Subject
-from nbdebug.tree import Stage, Step, stages
 from nbdebug.widgets.runner import Runner
 from nbdebug.widgets.stage_tree import stage_tree
 from nbdebug.widgets.states import stage_rows

@@ -1,38 +1,10 @@
-"""The decision tree as data: stages, the questions they ask, and the checks that answer each question."""
+"""Stages one to four as data: their questions, and the checks that answer each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from nbdebug.decision_tree.parts import Stage, Step
 
-from nbdebug.registry import Registry
-
-__all__ = ["TREE", "Stage", "Step", "stages", "step_of"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One question of the tree, in plain words, why it is asked, and the checks that answer it."""
-
-    id: str
-    question: str
-    why: str
-    checks: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A group of questions that have to be settled before the next group makes sense."""
-
-    id: str
-    title: str
-    steps: tuple[Step, ...]
-
-    @property
-    def checks(self) -> tuple[str, ...]:
-        """All checks of the stage, in order."""
-        return tuple(check for step in self.steps for check in step.checks)
-
+__all__ = ["TREE"]
 
 TREE: tuple[Stage, ...] = (
     Stage(
@@ -279,29 +251,3 @@ TREE: tuple[Stage, ...] = (
         ),
     ),
 )
-
-YOURS = Stage("yours", "Yours", ())
-
-
-def stages(known: Registry) -> list[Stage]:
-    """Give the tree with the user's own checks in their stages; those without a place stand in the last one."""
-    placed = {check for stage in TREE for check in stage.checks}
-    own = [spec for spec in known.checks.values() if spec.id not in placed]
-    ids = {stage.id for stage in TREE}
-    grown = [_with_own(stage, [s.id for s in own if s.stage == stage.id]) for stage in TREE]
-    rest = [spec.id for spec in own if spec.stage not in ids]
-    return [*grown, _with_own(YOURS, rest)] if rest else grown
-
-
-def _with_own(stage: Stage, checks: list[str]) -> Stage:
-    if not checks:
-        return stage
-    step = Step(f"{stage.id}-own", "What do your own checks say?", "You defined them.", tuple(checks))
-    return replace(stage, steps=(*stage.steps, step))
-
-
-def step_of(known: Registry) -> Iterator[tuple[Stage, Step]]:
-    """Walk the tree in order, step by step."""
-    for stage in stages(known):
-        for step in stage.steps:
-            yield stage, step
