@@ -1,0 +1,15 @@
+"""The recording of a real training, where there is one."""
+
+from __future__ import annotations
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Recording
+from nbdebug.registry import probe
+
+__all__ = ["recording"]
+
+
+@probe
+def recording() -> Recording:
+    """Read what nbdebug.watch recorded; outside of a watched training there is nothing to read."""
+    raise NotApplicable("no training was recorded; `with nbdebug.watch(model, optimizer) as live:` does, and judges it")

@@ -1,0 +1,1 @@
+"""The recorder of a real training: `nbdebug.watch(model, optimizer)`."""
