@@ -1,0 +1,142 @@
+"""Do what a button asks: in a worker thread, with Cancel, and never beside a running cell.
+
+An experiment seeds and restores the global random generators, so it must not run while a cell of the user's trains. A
+click that arrives during a cell waits for its end; a cell that begins during an experiment makes the experiment stop at
+once, put everything back, and start again after the cell.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+from nbdebug.control import Control
+from nbdebug.errors import Cancelled, NbdebugError
+
+__all__ = ["Worker"]
+
+Tell = Callable[[str, str], None]
+Job = TypeVar("Job", bound=Hashable)
+
+
+class Worker(Generic[Job]):
+    """One queue of jobs, each done by `do`; `tell(state, text)` is called with idle, waiting, running or failed."""
+
+    def __init__(self, do: Callable[[Job], object], control: Control, tell: Tell) -> None:
+        self._do, self._control, self._tell = do, control, tell
+        self._queue: list[Job] = []
+        self._thread: threading.Thread | None = None
+        self._lock = threading.RLock()
+        self._cell_ended = threading.Event()
+        self._cell_ended.set()
+        self._yielding = False
+        self._shell = _shell()
+        if self._shell is not None:
+            self._cell_ended.clear()  # it is being made by a cell, which has not ended
+            self._shell.events.register("pre_execute", self._cell_begins)
+            self._shell.events.register("post_execute", self._cell_ends)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything runs or waits."""
+        with self._lock:
+            return self._thread is not None
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Put jobs into the queue and let a thread do them; returns at once."""
+        with self._lock:
+            self._queue.extend(job for job in jobs if job not in self._queue)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="nbdebug-worker", daemon=True)
+                self._thread.start()
+
+    def cancel(self) -> None:
+        """Stop what runs and forget what waits."""
+        with self._lock:
+            self._queue.clear()
+            if self._thread is not None:
+                self._control.cancel.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until nothing runs any more."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+    def close(self) -> None:
+        """Stop, and take the hooks off the shell."""
+        self.cancel()
+        if self._shell is not None:
+            for event, function in (("pre_execute", self._cell_begins), ("post_execute", self._cell_ends)):
+                try:
+                    self._shell.events.unregister(event, function)
+                except ValueError:  # the shell was reset in between
+                    continue
+            self._shell = None
+        self._cell_ended.set()
+
+    def _work(self) -> None:
+        failed = ""
+        try:
+            while (job := self._next()) is not None:
+                if not self._cell_ended.is_set():
+                    self._tell("waiting", "waits for the running cell")
+                    self._cell_ended.wait()
+                self._tell("running", str(job))
+                self._do_one(job)
+        except NbdebugError as error:
+            failed = str(error)
+        except BaseException:
+            failed = traceback.format_exc()
+        finally:
+            with self._lock:
+                self._queue.clear()
+                self._thread = None
+            self._control.reset()
+        self._tell("failed" if failed else "idle", failed)
+
+    def _next(self) -> Job | None:
+        with self._lock:
+            return self._queue[0] if self._queue else None
+
+    def _do_one(self, job: Job) -> None:
+        """Do one job; when a cell made it give way, it stays at the head of the queue."""
+        try:
+            self._do(job)
+        except Cancelled:
+            self._control.reset()
+        with self._lock:
+            gave_way, self._yielding = self._yielding, False
+            if self._queue and self._queue[0] == job and not gave_way:
+                self._queue.pop(0)
+        if gave_way:
+            self._undone(job)
+
+    def _undone(self, job: Job) -> None:
+        """Forget what a job left behind that gave way in the middle; it is done again after the cell."""
+
+    def _cell_begins(self, *_: Any) -> None:
+        self._cell_ended.clear()
+        with self._lock:
+            busy = self._thread is not None and threading.current_thread() is not self._thread
+            if busy and not self._yielding and self._queue:
+                self._yielding = True
+                self._control.cancel.set()
+        while busy and self._yielding and self._thread is not None:  # until everything is put back
+            self._thread.join(0.01)
+
+    def _cell_ends(self, *_: Any) -> None:
+        self._cell_ended.set()
+
+
+def _shell() -> Any:
+    """Give the IPython shell that runs cells, or None in a script."""
+    import sys
+
+    if "IPython" not in sys.modules:
+        return None
+    from IPython.core.getipython import get_ipython
+
+    return get_ipython()
