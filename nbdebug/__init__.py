@@ -31,6 +31,8 @@ _HOMES = {
     "Subject": "nbdebug.subject",
     "Twin": "nbdebug.twin",
     "Session": "nbdebug.session",
+    "tap": "nbdebug.instruments",
+    "ExpectationFailed": "nbdebug.instruments",
     "evidence": "nbdebug.evidence",
     "exhibit": "nbdebug.exhibit",
     "load_ipython_extension": "nbdebug.magics",
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from nbdebug.finding import Finding as Finding
     from nbdebug.finding import Remedy as Remedy
     from nbdebug.finding import Result as Result
+    from nbdebug.instruments import ExpectationFailed as ExpectationFailed
+    from nbdebug.instruments import tap as tap
     from nbdebug.magics import load_ipython_extension as load_ipython_extension
     from nbdebug.magics import unload_ipython_extension as unload_ipython_extension
     from nbdebug.registry import check as check

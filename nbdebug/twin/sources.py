@@ -12,7 +12,7 @@ from types import FrameType
 
 import torch
 
-__all__ = ["line_in_text", "line_now", "line_of"]
+__all__ = ["is_users_file", "line_in_text", "line_now", "line_of", "users_frame"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(linecache.__file__).parent) + "/contextlib")
@@ -27,6 +27,19 @@ def line_now() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back  # the hook itself
     return _innermost(_outwards(frame))
+
+
+def users_frame() -> FrameType | None:
+    """Give the innermost frame of the user's own code that is running, seen from a hook of ours."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def is_users_file(file: str) -> bool:
+    """Whether code in this file is neither torch's nor ours."""
+    return not file.startswith((*_LIBRARIES, "<frozen", _PACKAGE))
 
 
 def line_of(error: BaseException) -> str:

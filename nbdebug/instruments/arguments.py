@@ -1,0 +1,62 @@
+"""What a tap may be given, and the words for what it may not."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import nn
+
+from nbdebug.errors import BadInput
+
+__all__ = ["Of", "checked_tap", "predicate"]
+
+Of = Literal["input", "output", "gradient"]
+
+
+def checked_tap(model: Any, *, of: str, pick: Any, **counts: Any) -> None:
+    """Refuse what cannot be tapped, before anything is hung on the model."""
+    if not isinstance(model, nn.Module):
+        raise BadInput(
+            f"it is a {type(model).__name__}",
+            where="tap: model",
+            expected="a torch.nn.Module",
+            do='write nbdebug.tap(model, "encoder.3")',
+        )
+    if of not in ("input", "output", "gradient"):
+        raise BadInput(
+            f"of={of!r}",
+            where="tap",
+            expected="'input', 'output' or 'gradient'",
+            do="make one tap for each; they do not disturb each other",
+        )
+    predicate("tap: pick", pick, optional=True)
+    for name, count in counts.items():
+        least = 0 if name == "keep" else 1
+        if not isinstance(count, int) or isinstance(count, bool) or count < least:
+            raise BadInput(
+                f"{name}={count!r}", where="tap", expected=f"a whole number from {least} on", do=f"write {name}=1"
+            )
+    _refuse_compiled(model)
+
+
+def predicate(where: str, function: Any, *, optional: bool = False) -> None:
+    """Refuse a condition that cannot be called."""
+    if not callable(function) and not (optional and function is None):
+        raise BadInput(
+            f"a {type(function).__name__} cannot be asked",
+            where=where,
+            expected="a function of the value",
+            do="write for example lambda value: value.abs().max() > 10",
+        )
+
+
+def _refuse_compiled(model: nn.Module) -> None:
+    """Compiled code calls no hooks of the modules inside, and says nothing about it."""
+    wrapped = isinstance(getattr(model, "_orig_mod", None), nn.Module)
+    if wrapped or getattr(model, "_compiled_call_impl", None) is not None:
+        raise BadInput(
+            "it is compiled, and compiled code passes by the hooks of the modules inside",
+            where="tap: model",
+            expected="a model that Python runs",
+            do="tap model._orig_mod and call that instead" if wrapped else "tap it before model.compile()",
+        )

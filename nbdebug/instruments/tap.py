@@ -1,0 +1,250 @@
+"""Taps: the values of any module's input, output or gradient, by its name and without editing the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import plainly
+from nbdebug.instruments.arguments import Of, checked_tap, predicate
+from nbdebug.instruments.expectations import Expectation, ExpectationFailed, Letters, expectations
+from nbdebug.instruments.names import chosen
+from nbdebug.instruments.reading import Reading
+from nbdebug.instruments.stopping import Stopper
+from nbdebug.twin.inert import LiveHook
+from nbdebug.twin.stats import facts_of
+from nbdebug.twin.taps import first_tensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Tap", "tap"]
+
+Condition = Callable[[torch.Tensor], Any]
+Pick = Callable[[Any], Any]
+
+
+@plainly
+def tap(
+    model: nn.Module,
+    which: Any = "model",
+    *,
+    of: Of = "output",
+    pick: Pick | None = None,
+    keep: int = 1,
+    history: int = 10_000,
+    every: int = 1,
+) -> Tap:
+    """Look at what flows through modules of a model, from now until `remove()` or the end of the `with` block.
+
+    `which` is a module's name, a pattern (`encoder.*`, `**.norm`), a class, or several of these. `of` is `"output"`,
+    `"input"` or `"gradient"` (that of the loss with respect to the output). Where that is a nest of tensors, the first
+    one is taken, or what `pick` picks. The last `keep` values of each module are kept as copies, and the statistics
+    of the last `history` calls; a step is one call of the model, and only every `every`-th is recorded.
+    """
+    checked_tap(model, of=of, pick=pick, keep=keep, history=history, every=every)
+    return Tap(model, chosen(model, which), of, pick or first_tensor, keep, history, every)
+
+
+class Tap:
+    """A hold on some modules of a model; it prints, asserts and stops as it is told, and leaves nothing behind."""
+
+    def __init__(
+        self, model: nn.Module, modules: dict[str, nn.Module], of: Of, pick: Pick, keep: int, history: int, every: int
+    ) -> None:
+        self.modules, self.of, self.step = modules, of, -1
+        self.readings: deque[Reading] = deque(maxlen=history)
+        self._values: dict[str, deque[torch.Tensor]] = {name: deque(maxlen=keep) for name in modules}
+        self._pick, self._keep, self._every = pick, keep, every
+        self._prints: list[tuple[int, Condition | None, Callable[[str], Any]]] = []
+        self._expected: list[Expectation] = []
+        self._stopper: Stopper | None = None
+        self._calls: dict[str, int] = {}
+        self._letters: Letters = {}
+        self._broken = False
+        self._graph_handles: list[Any] = []
+        self._handles = [model.register_forward_pre_hook(LiveHook(self._begin_step))]
+        for name, module in modules.items():
+            self._handles += self._hooked(name, module)
+
+    def print(self, *, every: int = 1, when: Condition | None = None, show: Callable[[str], Any] = print) -> Tap:
+        """Print a line of statistics at every `every`-th step, or only when a condition on the value holds."""
+        predicate("tap.print", when, optional=True)
+        self._prints.append((max(1, every), when, show))
+        return self
+
+    def expect(
+        self,
+        *,
+        finite: bool = False,
+        positive: bool = False,
+        low: float | None = None,
+        high: float | None = None,
+        shape: Sequence[Any] | None = None,
+        dtype: torch.dtype | str | None = None,
+        monotone: str | None = None,
+        holds: Condition | None = None,
+    ) -> Tap:
+        """Raise `ExpectationFailed`, with the module, the step and the values, as soon as a value is not as expected.
+
+        `low` and `high` bound the values; `monotone` is "rising" or "falling" along the last dimension; `holds` is a
+        condition of your own. In `shape=("B", 256)` a letter stands for one size, the same at every tapped module
+        within a step; `None` stands for any size and `...` for any dimensions.
+        """
+        predicate("tap.expect", holds, optional=True)
+        self._expected += expectations(
+            finite=finite,
+            positive=positive,
+            low=low,
+            high=high,
+            shape=shape,
+            dtype=dtype,
+            monotone=monotone,
+            holds=holds,
+        )
+        return self
+
+    def break_when(self, condition: Condition, *, times: int | None = None) -> Tap:
+        """Open the debugger in the frame of the module's forward whenever a condition on the value holds.
+
+        For an output it opens at the line that returns it, for an input at the first line, and for a gradient at the
+        line that called backward. `times` is how often at most.
+        """
+        predicate("tap.break_when", condition)
+        if self._stopper is None:
+            self._stopper = Stopper(self.of, self._pick, self._reading)
+            for name, module in self.modules.items():
+                self._handles += self._stopper.hooked(name, module)
+        self._stopper.add(condition, times)
+        return self
+
+    @property
+    def values(self) -> dict[str, list[torch.Tensor]]:
+        """Copies of the last values of each module, the newest last."""
+        return {name: list(kept) for name, kept in self._values.items()}
+
+    @property
+    def value(self) -> torch.Tensor | None:
+        """A copy of the newest value of all."""
+        newest = self.readings[-1].name if self.readings else None
+        return self._values[newest][-1] if newest is not None and self._values[newest] else None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Give the statistics as a table, one row a call."""
+        import pandas as pd
+
+        table: pd.DataFrame = pd.DataFrame([reading.to_dict() for reading in self.readings])
+        return table
+
+    def remove(self) -> None:
+        """Take everything off the model again; what was recorded stays readable."""
+        for handle in (*self._handles, *self._graph_handles):
+            handle.remove()
+        self._handles, self._graph_handles = [], []
+        if self._stopper is not None:
+            self._stopper.stop()
+
+    close = remove
+
+    def __enter__(self) -> Tap:
+        """Begin; the tap is on already."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Take it off, also after an error."""
+        self.remove()
+
+    def __repr__(self) -> str:
+        """Say what is tapped, and the newest reading of each module."""
+        newest = {reading.name: reading for reading in self.readings}
+        state = "on" if self._handles else "removed from"
+        head = (
+            f"tap {state} the {self.of} of {', '.join(list(self.modules)[:6])}{', …' if len(self.modules) > 6 else ''}"
+        )
+        return "\n".join([head, *(f"  {newest[name]}" for name in self.modules if name in newest)])
+
+    def _hooked(self, name: str, module: nn.Module) -> list[Any]:
+        if self.of == "input":
+            hook = LiveHook(lambda m, args, kwargs: self._see(name, m, (*args, *kwargs.values())))
+            return [module.register_forward_pre_hook(hook, with_kwargs=True)]
+        after = self._await_gradient if self.of == "gradient" else self._see
+        return [module.register_forward_hook(LiveHook(lambda m, args, output: after(name, m, output)))]
+
+    def _begin_step(self, *_: Any) -> None:
+        self.step += 1
+        self._calls.clear()
+        self._letters.clear()
+        self._graph_handles = [h for h in self._graph_handles if h.hooks_dict_ref() is not None]
+
+    def _see(self, name: str, module: nn.Module, nest: Any) -> None:
+        """Look at one value; a fault of the tap itself ends the looking and never the training."""
+        if self._broken or torch._C._current_graph_task_id() != -1:  # a checkpoint computes again what was seen
+            return
+        self._look(name, module, nest, *self._count(name))
+
+    def _look(self, name: str, module: nn.Module, nest: Any, step: int, call: int) -> None:
+        try:
+            with torch.no_grad():
+                self._use(name, module, nest, step, call)
+        except ExpectationFailed as failed:
+            raise failed.with_traceback(None) from failed.__cause__
+        except Exception as error:
+            self._give_up(name, error)
+
+    def _use(self, name: str, module: nn.Module, nest: Any, step: int, call: int) -> None:
+        value = self._pick(nest)
+        if not isinstance(value, torch.Tensor):
+            return
+        value = value.detach()
+        if step % self._every == 0:
+            self.readings.append(self._reading(name, module, value, step, call))
+            if self._keep:
+                self._values[name].append(value.clone())
+        for every, when, show in self._prints:
+            if step % every == 0 and (when is None or bool(when(value))):
+                show(str(self._reading(name, module, value, step, call)))
+        for expectation in self._expected:
+            found = expectation.fault(value, self._letters, name)
+            if found:
+                raise ExpectationFailed(self._reading(name, module, value, step, call), expectation.says, found)
+
+    def _await_gradient(self, name: str, module: nn.Module, output: Any) -> None:
+        """Hang a hook on the output itself: it goes with the graph, and in-place operations do not disturb it."""
+        step, call = self._count(name)
+        value = self._pick(output)
+        if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
+            self._graph_handles.append(
+                value.register_hook(LiveHook(lambda gradient: self._at_gradient(name, module, gradient, step, call)))
+            )
+
+    def _at_gradient(self, name: str, module: nn.Module, gradient: torch.Tensor, step: int, call: int) -> None:
+        if self._stopper is not None:
+            self._stopper.at_gradient(name, module, gradient, step, call)
+        if not self._broken:
+            self._look(name, module, gradient, step, call)
+
+    def _count(self, name: str) -> tuple[int, int]:
+        """Give the step and the call within it; without calls of the whole model each call is a step."""
+        seen = self._calls.get(name, 0)
+        self._calls[name] = seen + 1
+        return (self.step, seen) if self.step >= 0 else (seen, 0)
+
+    def _reading(
+        self, name: str, module: nn.Module, value: torch.Tensor, step: int | None = None, call: int | None = None
+    ) -> Reading:
+        now = (max(self.step, 0), max(self._calls.get(name, 0) - (self.of == "input"), 0))  # inputs are counted first
+        step, call = now[0] if step is None else step, now[1] if call is None else call
+        return Reading(name, type(module).__name__, self.of, step, call, module.training, facts_of(value))
+
+    def _give_up(self, name: str, error: Exception) -> None:
+        self._broken = True
+        warnings.warn(
+            f"the tap on {name} stopped looking, because it failed: {type(error).__name__}: {error}; "
+            "your model goes on untouched",
+            stacklevel=2,
+        )
