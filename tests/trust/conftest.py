@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,9 @@ from tests.trust.matrix import warm_up
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _private_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Look for temporary files where nobody else makes any, after everything is imported."""
+def _everything_imported(_private_temporary_folder: None) -> None:
+    """Import everything first: what a first import leaves behind is no trace of a probe."""
     warm_up()
-    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
-    yield
-    tempfile.tempdir = before
 
 
 @pytest.fixture
