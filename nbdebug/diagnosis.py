@@ -17,6 +17,8 @@ from nbdebug.report import Report
 from nbdebug.report.report import environment, now
 from nbdebug.session import Session
 from nbdebug.subject import Subject
+from nbdebug.subject.places import places_of
+from nbdebug.subject.reading import unwrap
 
 if TYPE_CHECKING:
     from torch import nn
@@ -92,8 +94,9 @@ def diagnose(
 
 def report_of(session: Session, *, seconds: float = 0.0) -> Report:
     """Make the report of everything that a session's journal holds."""
+    findings = ranked(session.journal.findings, _all_checks())
     return Report(
-        findings=ranked(session.journal.findings, _all_checks()),
+        findings=findings,
         results=session.journal.results,
         subject=session.subject.description(),
         notes=[*session.journal.notes, *(note for feed in session.subject.feeds for note in feed.notes)],
@@ -101,6 +104,7 @@ def report_of(session: Session, *, seconds: float = 0.0) -> Report:
         environment=environment() | {"seed": str(session.seed)},
         seconds=seconds,
         made=now(),
+        places=places_of(unwrap(session.subject.model), (finding.where for finding in findings)),
     )
 
 

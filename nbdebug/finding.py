@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from nbdebug.exhibit import Exhibit, exhibit_from_dict
 
-__all__ = ["SEVERITIES", "Finding", "Remedy", "Result", "Severity", "Status", "plain"]
+__all__ = ["SEVERITIES", "Finding", "Place", "Remedy", "Result", "Severity", "Status", "plain"]
 
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]
@@ -45,6 +45,23 @@ class Remedy:
     def to_dict(self) -> dict[str, Any]:
         """Give the parts that can be written down."""
         return {"says": plain(self.says), "code": plain(self.code), "verifiable": self.apply is not None}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The line of the user's code that made a part of the model: a file from the working folder, or a cell."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        """Give it as a traceback would."""
+        return f"{self.file}, line {self.line}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the parts that can be written down."""
+        return {"file": plain(self.file), "line": self.line, "text": plain(self.text)}
 
 
 @dataclass(frozen=True)

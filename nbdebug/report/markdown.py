@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nbdebug.exhibit import Exhibit, Table
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Place, Remedy
 from nbdebug.report.outline import Card, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
@@ -105,12 +105,20 @@ def _cause(cause: Card) -> list[str]:
     parts = [
         f"**{finding.severity}** {code(finding.check)}{place}",
         prose(finding.says),
+        made_in(cause.place),
         evidence(finding),
         *remedies(finding.remedies[:2]),
     ]
     if cause.symptoms:
         parts.append("It explains " + ", ".join(code(s.finding.check) for s in cause.symptoms) + ".")
     return [part for part in parts if part]
+
+
+def made_in(place: Place | None) -> str:
+    """Name the line of code that made the part at fault; empty where it is not known."""
+    if place is None:
+        return ""
+    return f"Made in {prose(str(place), 120)}" + (f": {code(place.text)}" if place.text else "")
 
 
 def _list(cards: Sequence[Card], most: int = 30) -> str:

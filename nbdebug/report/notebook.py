@@ -150,6 +150,7 @@ def _words(card: Card, *, level: str = "###", explained_by: str = "") -> Iterabl
     yield f"{level} {md.prose(card.headline, 200)}"
     yield f"**{finding.severity}** {md.code(finding.check)}{place}{likeliest}"
     yield md.prose(finding.says)
+    yield md.made_in(card.place)
     if card.symptoms:
         yield "It explains " + ", ".join(md.code(s.finding.check) for s in card.symptoms) + "; these follow it."
     yield md.evidence(finding)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
-from nbdebug.finding import Finding, Result
+from nbdebug.finding import Finding, Place, Result
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
 
@@ -32,6 +32,7 @@ class Card:
     finding: Finding
     about: About
     symptoms: tuple[Card, ...] = ()
+    place: Place | None = None
 
     @property
     def anchor(self) -> str:
@@ -85,9 +86,13 @@ def _cards(report: Report) -> Iterator[Card]:
     number = 0
     for cause, symptoms in folded(report.findings):
         number += 1
-        under = [Card(number + i, symptom, about(symptom.check)) for i, symptom in enumerate(symptoms, 1)]
-        yield Card(number, cause, about(cause.check), tuple(under))
+        under = [_card(number + i, symptom, report) for i, symptom in enumerate(symptoms, 1)]
+        yield replace(_card(number, cause, report), symptoms=tuple(under))
         number += len(under)
+
+
+def _card(number: int, finding: Finding, report: Report) -> Card:
+    return Card(number, finding, about(finding.check), place=report.places.get(finding.where))
 
 
 def about(check: str) -> About:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.errors import BadInput
-from nbdebug.finding import Finding, Result, plain
+from nbdebug.finding import Finding, Place, Result, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +34,7 @@ class Report:
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     made: str = ""
+    places: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def worst(self) -> str:
@@ -70,6 +71,7 @@ class Report:
             "environment": plain(self.environment),
             "seconds": self.seconds,
             "made": self.made,
+            "places": {plain(where): place.to_dict() for where, place in self.places.items()},
         }
 
     def _result_to_dict(self, result: Result) -> dict[str, Any]:
@@ -96,6 +98,7 @@ class Report:
                 findings=findings,
                 results=[_result_from_dict(item, findings) for item in data["results"]],
                 **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
+                places={where: Place(**place) for where, place in data.get("places", {}).items()},
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(

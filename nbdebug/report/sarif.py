@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import Any
+from urllib.parse import quote
 
-from nbdebug.finding import Finding, Result, plain
+from nbdebug.finding import Finding, Place, Result, plain
 from nbdebug.report.outline import about
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
@@ -22,7 +23,7 @@ def as_sarif(report: Report) -> str:
     rules = list(dict.fromkeys([*(result.check for result in report.results), *(f.check for f in report.findings)]))
     run = {
         "tool": {"driver": _driver(report, rules)},
-        "results": [_result(finding, rules) for finding in report.findings],
+        "results": [_result(finding, rules, report.places.get(finding.where)) for finding in report.findings],
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
     }
@@ -48,7 +49,7 @@ def _rule(check: str) -> dict[str, Any]:
     return rule
 
 
-def _result(finding: Finding, rules: list[str]) -> dict[str, Any]:
+def _result(finding: Finding, rules: list[str], place: Place | None) -> dict[str, Any]:
     tries = "".join(f"\nTry: {remedy.says}" for remedy in finding.remedies)
     result: dict[str, Any] = {
         "ruleId": finding.check,
@@ -58,10 +59,18 @@ def _result(finding: Finding, rules: list[str]) -> dict[str, Any]:
         "partialFingerprints": {"checkAndPlace/v1": _fingerprint(finding)},
         "properties": {"evidence": plain(finding.evidence), "explains": list(finding.explains)},
     }
-    if finding.where:  # a place in a model is no line of a file, so it is a logical location
-        place = {"fullyQualifiedName": finding.where, "kind": "member"}
-        result["locations"] = [{"logicalLocations": [place]}]
+    if finding.where:
+        result["locations"] = [_location(finding.where, place)]
     return result
+
+
+def _location(where: str, place: Place | None) -> dict[str, Any]:
+    """Give the place in the model as a logical location, and the line that made it where that stands in a file."""
+    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": where, "kind": "member"}]}
+    if place is not None and place.file.endswith(".py"):
+        region = {"startLine": place.line, "snippet": {"text": place.text}}
+        location["physicalLocation"] = {"artifactLocation": {"uri": quote(place.file)}, "region": region}
+    return location
 
 
 def _fingerprint(finding: Finding) -> str:

@@ -6,7 +6,7 @@ import io
 import sys
 from typing import IO
 
-from nbdebug.finding import Finding
+from nbdebug.finding import Finding, Place
 from nbdebug.importing import drawing_nothing
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
@@ -41,7 +41,7 @@ def show(report: Report, file: IO[str] | None = None) -> None:
 def _body(report: Report) -> RenderableType:
     parts: list[RenderableType] = [Text(verdict(report), style="bold"), Text("")]
     for number, (cause, symptoms) in enumerate(folded(report.findings), 1):
-        parts.append(_finding(cause, f"{number}."))
+        parts.append(_finding(cause, f"{number}.", report.places.get(cause.where)))
         parts.extend(_hanging("", _explained(symptom), 4) for symptom in symptoms)
         parts.append(Text(""))
     parts.append(Text(counts_line(report)))
@@ -50,10 +50,10 @@ def _body(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def _finding(finding: Finding, number: str) -> RenderableType:
+def _finding(finding: Finding, number: str, place: Place | None) -> RenderableType:
     head = Text.assemble((finding.severity, COLOURS[finding.severity]), " ", (clean_text(finding.check), "bold"))
     if finding.where:
-        head.append(f"  at {clean_text(finding.where)}")
+        head.append(f"  at {clean_text(finding.where)}" + (f" ({clean_text(place)})" if place else ""))
     parts = [_hanging(number, head, 4), _hanging("", Text(clean_text(finding.says)), 4)]
     for remedy in finding.remedies[:2]:
         parts.append(_hanging("", Text(f"try: {clean_text(remedy.says)}", style="green"), 4))
