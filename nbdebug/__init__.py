@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "diagnose": "nbdebug.diagnosis",
     "explain": "nbdebug.explanation",
+    "explain_error": "nbdebug.postmortem",
     "list_checks": "nbdebug.explanation",
     "load": "nbdebug.report.writing",
     "check": "nbdebug.registry",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from nbdebug.instruments import tap as tap
     from nbdebug.magics import load_ipython_extension as load_ipython_extension
     from nbdebug.magics import unload_ipython_extension as unload_ipython_extension
+    from nbdebug.postmortem import explain_error as explain_error
     from nbdebug.registry import check as check
     from nbdebug.registry import probe as probe
     from nbdebug.report import Report as Report

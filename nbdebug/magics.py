@@ -13,6 +13,7 @@ USAGE = """\
 %nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
 %nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
 %nbdebug explain ID                                   say what a check is about
+%nbdebug explain-error                                say what the last error means and what would fit
 %nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
 """
 
@@ -25,9 +26,9 @@ class NbdebugMagics(Magics):
 
     @line_magic
     def nbdebug(self, line: str) -> Any:
-        """Run `%nbdebug wizard|diagnose|explain|report …`."""
+        """Run `%nbdebug wizard|diagnose|explain|explain-error|report …`."""
         command, *rest = line.split() or [""]
-        action = getattr(self, f"_{command}", None) if command in ("wizard", "diagnose", "explain", "report") else None
+        action = getattr(self, f"_{command.replace('-', '_')}", None) if f"%nbdebug {command} " in USAGE else None
         if action is None:
             raise UsageError(f"%nbdebug {command or '…'}: expected one of\n{USAGE}")
         return action(rest)
@@ -50,6 +51,13 @@ class NbdebugMagics(Magics):
         if len(names) != 1:
             raise UsageError("%nbdebug explain takes the id of one check, for example: %nbdebug explain dead-units")
         return nbdebug.explain(names[0])
+
+    def _explain_error(self, names: list[str]) -> Any:
+        import nbdebug
+
+        if names:
+            raise UsageError("%nbdebug explain-error takes nothing: it explains the last error")
+        return nbdebug.explain_error()
 
     def _report(self, names: list[str]) -> Any:
         if len(names) != 1:

@@ -24,7 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("probes", "checks", "decision_tree", "ranking", "explanation"),
     ("session",),
     ("progress", "report"),
-    ("diagnosis", "watch", "instruments"),
+    ("diagnosis", "watch", "instruments", "postmortem"),
     ("show", "widgets", "magics", "__main__"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

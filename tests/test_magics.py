@@ -101,3 +101,19 @@ def test_diagnose_magic_saves_a_report() -> None:
     assert "run %nbdebug diagnose" in shown[1]
     assert "checks in" in shown[2]
     assert "True" in shown[3]
+
+
+@pytest.mark.kernel
+def test_the_error_of_the_cell_before_is_explained() -> None:
+    """The magic finds the last error, the module in it and what would fit; without an error it says so."""
+    shown = run(
+        SETUP,
+        "%nbdebug explain-error",
+        "model(torch.randn(12, 5))",
+        "%nbdebug explain-error",
+        "%nbdebug explain-error model",
+        allow_errors=True,
+    )
+    assert "there was no error yet" in shown[1]
+    assert "fails in 0 (Linear)" in shown[3] and "in_features=5 (it is 4)" in shown[3]
+    assert "takes nothing" in shown[4]

@@ -45,6 +45,8 @@ def forward_fails(trial: TrialRun) -> Iterator[Finding]:
 
 def _remedies(failure: TrialRun) -> tuple[Remedy, ...]:
     fits = tuple(Remedy(f"This would fit: {fit}.", "" if "it is" in fit else fit) for fit in failure.fits)
+    if not fits or failure.kind not in ("shape", "dtype"):  # what was tried and runs is better than what usually helps
+        fits += tuple(Remedy(says, code) for says, code in failure.advice)
     if not failure.misread:
         return fits
     return (*fits, Remedy("Say how your batch is consumed.", "compute_loss=lambda model, batch, loss_fn: …"))
@@ -55,7 +57,8 @@ def _what(failure: TrialRun) -> str:
     when = f" of batch {failure.index}" if failure.index else ""
     mode = " in eval mode" if failure.mode == "eval" else ""
     place = f" in {failure.where} ({failure.module})" if failure.where and failure.module else ""
-    kind = "The loss" if failure.failed_at == "loss" else f"The {failure.failed_at} pass"
+    kinds = {"loss": "The loss", "code": "Your code"}
+    kind = kinds.get(failure.failed_at, f"The {failure.failed_at} pass")
     return f"{kind}{when} fails{mode}{place}"
 
 
@@ -75,7 +78,8 @@ def _more(failure: TrialRun) -> str:
     if failure.fits:
         parts.append(f"What would fit: {' or '.join(failure.fits)}")
     if failure.detail:
-        parts.append(failure.detail[0].upper() + failure.detail[1:])
+        is_word = failure.detail.split()[0].isalpha()  # and not a name, which is written as it is
+        parts.append(failure.detail[0].upper() + failure.detail[1:] if is_word else failure.detail)
     if failure.source:
         parts.append(f"Line: {failure.source}")
     return "".join(f" {part}." for part in parts)

@@ -17,7 +17,7 @@ class TrialRun:
     eval mode.
     """
 
-    failed_at: str  # "" when all went well, otherwise "forward", "loss" or "backward"
+    failed_at: str  # "" when all went well, otherwise "forward", "loss", "backward" or "code" (outside of them)
     error: str = ""
     where: str = ""
     module: str = ""
@@ -31,6 +31,8 @@ class TrialRun:
     mode: str = "training"
     misread: bool = False  # the model was called in another way than it wants, which may be our reading of the batch
     later: TrialRun | None = None
+    kind: str = ""  # which of torch's kinds of errors this is: shape, dtype, device, label …
+    advice: tuple[tuple[str, str], ...] = ()  # what to do about that kind, with the code to write
 
     @property
     def ok(self) -> bool:

@@ -17,8 +17,9 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.reading import describe
 from nbdebug.twin import Twin
-from nbdebug.twin.fitting import layer_fits, loss_fits
+from nbdebug.twin.fitting import labels_met, layer_fits, loss_fits
 from nbdebug.twin.locate import place_at, record
+from nbdebug.twin.mishaps import mishap_of
 from nbdebug.twin.mutations import find_mutation, held_graphs
 from nbdebug.twin.samples import several_batches
 from nbdebug.twin.sources import line_of
@@ -128,6 +129,7 @@ def _failure(
     stage = "forward" if stack.innermost else "loss" if run.stage == "forward" and stack.done else run.stage
     text = f"{type(error).__name__}: {error}"
     found = _explain(stage, run, error, twin, batch, module, inputs)
+    mishap = mishap_of(text)
     met = tensors_in(inputs) if stage == "forward" else tensors_in((run.output, batch.target))
     return TrialRun(
         stage,
@@ -142,6 +144,8 @@ def _failure(
         batch=describe(batch.reading),
         index=index,
         mode=mode,
+        kind=mishap.kind if mishap is not None else "",
+        advice=mishap.advice if mishap is not None else (),
         misread=module in (None, twin.model) and stage == "forward" and bool(_MISCALLED.search(str(error))),
     )  # fmt: skip
 
@@ -181,11 +185,7 @@ def _about_loss(run: _Run, twin: Twin, batch: Batch) -> dict[str, Any]:
     if isinstance(output, torch.Tensor) and output.dim() and target.dim() and not found["fits"]:
         if output.shape[0] != target.shape[0] == batch.size:
             return found | _where_rows_change(twin, batch)
-        if not target.is_floating_point() and target.numel():
-            low, high = int(target.min()), int(target.max())
-            found["detail"] = (
-                f"the labels go from {low} to {high}, and the outputs have the shape {tuple(output.shape)}"
-            )
+        found["detail"] = labels_met(output, target)
     return found
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from nbdebug.errors import NbdebugError
 
-__all__ = ["layer_fits", "loss_fits"]
+__all__ = ["labels_met", "layer_fits", "loss_fits"]
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -58,13 +58,18 @@ _SIZES = {
 }
 
 
-def layer_fits(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], error: str) -> Iterator[str]:
-    """Say what would make this call run: another size of the layer, or another form of its first tensor."""
+def layer_fits(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], error: str, *, try_them: bool = True
+) -> Iterator[str]:
+    """Say what would make this call run: another size of the layer, or another form of its first tensor.
+
+    Forms are tried by calling the module, sizes only by looking at it.
+    """
     x = next((a for a in args if isinstance(a, torch.Tensor)), None)
     if x is None:
         return
     position = next(i for i, a in enumerate(args) if a is x)
-    for code, change in _INPUT_CHANGES:
+    for code, change in _INPUT_CHANGES if try_them else ():
         if _runs(lambda change=change: module(*args[:position], change(x), *args[position + 1 :], **kwargs)):  # type: ignore[misc]
             yield code
             break
@@ -82,6 +87,16 @@ def loss_fits(loss: Callable[..., Any], output: Any, target: Any) -> Iterator[st
         if _runs(lambda o=of_output, t=of_target: loss(o(output.detach()), t(target))):  # type: ignore[misc]
             yield code
             return
+
+
+def labels_met(output: Any, target: Any) -> str:
+    """Say from where to where labels go, beside the outputs that they should point into."""
+    if not isinstance(output, torch.Tensor) or not isinstance(target, torch.Tensor):
+        return ""
+    if target.is_floating_point() or not target.numel() or not output.dim() or not target.dim():
+        return ""
+    low, high = int(target.min()), int(target.max())
+    return f"the labels go from {low} to {high}, and the outputs have the shape {tuple(output.shape)}"
 
 
 def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[str]:
