@@ -38,6 +38,7 @@ _HOMES = {
     "exhibit": "nbdebug.exhibit",
     "load_ipython_extension": "nbdebug.magics",
     "unload_ipython_extension": "nbdebug.magics",
+    "watch": "nbdebug.watch",
     "wizard": "nbdebug.widgets.wizard",
 }
 

@@ -17,11 +17,11 @@ from nbdebug.subject import Subject
 from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
 from nbdebug.twin.witness import Witness
 
-__all__ = ["Session"]
+__all__ = ["Missing", "Session"]
 
 
 @dataclass(frozen=True)
-class _Missing:
+class Missing:
     """Why some evidence could not be had: kept, so that every check that needs it says the same."""
 
     status: Status
@@ -107,7 +107,7 @@ class Session:
         except KeyboardInterrupt:
             self.control.reset()  # it is obeyed now, and the next call may begin
             raise
-        if isinstance(found, _Missing):
+        if isinstance(found, Missing):
             raise NotApplicable(found.reason)
         return found
 
@@ -123,7 +123,7 @@ class Session:
         arguments: dict[str, Any] = {}
         for name, need in spec.needs.items():
             found = self._supply(need)
-            if isinstance(found, _Missing):
+            if isinstance(found, Missing):
                 return Result(spec.id, found.status, reason=found.reason)
             arguments[name] = found
         try:
@@ -137,7 +137,7 @@ class Session:
 
     def _supply(self, need: Need) -> Any:
         found = self._lookup(need.kind)
-        if need.optional and isinstance(found, _Missing) and found.status == "skipped":
+        if need.optional and isinstance(found, Missing) and found.status == "skipped":
             return None
         return found
 
@@ -147,7 +147,7 @@ class Session:
         if kind not in self._evidence:
             spec = self.registry.probe_for(kind)
             if spec is None:
-                return _Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
+                return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
             self._evidence[kind] = self._experiment(spec)
         return self._evidence[kind]
 
@@ -158,7 +158,7 @@ class Session:
             if need.kind in (Twin, Control):
                 continue
             needs[name] = self._supply(need)
-            if isinstance(needs[name], _Missing):
+            if isinstance(needs[name], Missing):
                 return needs[name]
         self._running = spec.name
         self.journal.tell(Event("probe-started", spec.name, text=spec.title))
@@ -167,15 +167,15 @@ class Session:
         try:
             return guarded(lambda: self._run_probe(spec, needs), live, self.control, seed=self.seed, witness=witness)
         except NotApplicable as why:
-            return _Missing("skipped", str(why))
+            return Missing("skipped", str(why))
         except (Cancelled, BadInput, TwinRefused):
             raise
         except OutOfTime:
             if self.control.is_over:
                 raise
-            return _Missing("skipped", f"the probe {spec.name} reached its time limit before its answer was clear")
+            return Missing("skipped", f"the probe {spec.name} reached its time limit before its answer was clear")
         except Exception as error:
-            return _Missing("crashed", f"the probe {spec.name} failed: {_describe(error)}")
+            return Missing("crashed", f"the probe {spec.name} failed: {_describe(error)}")
         finally:
             self._tell_touched(spec, witness)
             seconds = time.perf_counter() - started

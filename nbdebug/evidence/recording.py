@@ -152,6 +152,7 @@ class StepTally:
     backwards: int = 0
     backwards_per_step: tuple[tuple[int, int], ...] = ()
     backwards_since_step: int = 0
+    backwards_discarded: int = 0  # whose gradients were cleared before any optimizer used them
     steps_without_backward: int = 0
     steps_without_gradient: int = 0
     leftover_steps: int = 0
@@ -186,6 +187,7 @@ class Recording:
     used: Series = field(default_factory=Series)
     times: Mapping[str, Series] = field(default_factory=dict)
     training: Series = field(default_factory=Series)  # 1 where the model was in training mode, 0 in eval mode
+    graphs: Series = field(default_factory=Series)  # graphs of earlier passes that something still holds
     memory: Series = field(default_factory=Series)  # bytes of the process, and of the device where there is one
     scale: Series = field(default_factory=Series)  # of a GradScaler
     batches: BatchTally = field(default_factory=BatchTally)

@@ -1,0 +1,166 @@
+"""What watching costs, as a ratio to the bare loop: each step is made bare and watched in turn, in one process.
+
+    python -m benchmarks.watch_overhead [--rounds 300] [--workloads a,b,c,d] [--peers]
+
+CPU time of the process is compared, on one thread, because wall time says more about the neighbours than about us. The
+median of the ratios over blocks of steps is given, with the quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+
+import nbdebug
+
+TARGETS = {
+    "everything": {"a": 1.10, "b": 1.05, "c": 1.05, "d": 1.30},
+    "default": {"a": 1.03, "b": 1.03, "c": 1.03, "d": 1.10},
+}
+
+
+class Residual(nn.Module):
+    """Two convolutions around a shortcut."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        self.act = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(x + self.body(x))
+
+
+class Encoder(nn.Module):
+    """A transformer encoder over tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(1000, 256)
+        layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, dropout=0.1)
+        self.encoder = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+        self.head = nn.Linear(256, 10)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(self.embed(tokens)).mean(dim=1))
+
+
+def mlp() -> tuple[nn.Module, torch.Tensor]:
+    """Workload a."""
+    model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    return model, torch.randn(128, 784)
+
+
+def residual_cnn() -> tuple[nn.Module, torch.Tensor]:
+    """Workload b."""
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]
+    stem = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()]
+    return nn.Sequential(*stem, Residual(16), Residual(16), Residual(16), *head), torch.randn(64, 3, 32, 32)
+
+
+def encoder() -> tuple[nn.Module, torch.Tensor]:
+    """Workload c."""
+    return Encoder(), torch.randint(0, 1000, (16, 64))
+
+
+def deep_mlp() -> tuple[nn.Module, torch.Tensor]:
+    """Workload d."""
+    hidden = [part for _ in range(49) for part in (nn.Linear(64, 64), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(64, 10)), torch.randn(128, 64)
+
+
+WORKLOADS = {"a": mlp, "b": residual_cnn, "c": encoder, "d": deep_mlp}
+Step = Callable[[], None]
+
+
+def training(name: str) -> tuple[nn.Module, torch.optim.Optimizer, Step]:
+    """Give a model, its optimizer, and one step of its training."""
+    torch.manual_seed(0)
+    model, x = WORKLOADS[name]()
+    y = torch.randint(0, 10, (len(x),))
+    kind = torch.optim.AdamW if name == "c" else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return model, optimizer, step
+
+
+def ratios(name: str, watched: Callable[[nn.Module, Any], Any], rounds: int, block: int = 10) -> list[float]:
+    """Give the ratio of CPU times for each block of steps, watched against bare, step by step in turn."""
+    _, _, bare = training(name)
+    model, optimizer, step = training(name)
+    found = []
+    with ExitStack() as stack:
+        extra = watched(model, optimizer)
+        if hasattr(extra, "__enter__"):
+            stack.enter_context(extra)
+        for _ in range(10):
+            bare(), step()
+        gc.disable()
+        for number in range(rounds // block):
+            times = [0.0, 0.0]
+            for turn in range(block):
+                for which in (0, 1) if (number + turn) % 2 else (1, 0):
+                    began = time.process_time()
+                    (bare, step)[which]()
+                    times[which] += time.process_time() - began
+            gc.collect()
+            found.append(times[1] / times[0])
+        gc.enable()
+    return found
+
+
+def ours() -> Iterator[tuple[str, Callable[[nn.Module, Any], Any]]]:
+    """The ways to watch that have a target, and the floor below which nothing can be told."""
+    yield "nothing (noise)", lambda model, optimizer: None
+    yield "nothing due", lambda model, optimizer: nbdebug.watch(model, optimizer, every=10**9)
+    yield "default", lambda model, optimizer: nbdebug.watch(model, optimizer)
+    yield "everything", lambda model, optimizer: nbdebug.watch(model, optimizer, every=1, budget=1.0)
+
+
+def main() -> None:
+    """Measure and print one line for each way of watching and each workload."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--workloads", default="a,b,c,d")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--peers", action="store_true", help="also the peers that are installed")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    ways = list(ours())
+    if options.peers:
+        from benchmarks.watch_peers import peers
+
+        ways += list(peers())
+    for name in options.workloads.split(","):
+        for way, watched in ways:
+            if options.only and options.only not in way:
+                continue
+            found = ratios(name, watched, options.rounds)
+            low, middle, high = statistics.quantiles(found, n=4)
+            target = TARGETS.get(way, {}).get(name)
+            aim = f"  target {target:.2f} {'met' if middle <= target else 'MISSED'}" if target else ""
+            print(f"({name}) {way:<28} {middle:6.3f}×  [{low:.3f} … {high:.3f}]{aim}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Tells batches apart by a sample of their values, so that the same one coming again is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from nbdebug.evidence.recording import BatchTally
+from nbdebug.twin.taps import tensors_in
+
+__all__ = ["Batches"]
+
+MOST = 8192  # batches that are remembered
+SAMPLE = 64
+
+
+class Batches:
+    """Counts fingerprints of batches; on another device than the CPU nothing is read, because that would wait."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        self._last, self._run = 0, 0
+        self.seen = self.longest = 0
+
+    def see(self, args: Any, kwargs: Any) -> None:
+        """Count the batch that a pass begins with."""
+        mark = 0
+        for tensor in args if args and isinstance(args[0], torch.Tensor) else tensors_in((args, kwargs)):
+            if isinstance(tensor, torch.Tensor):
+                mark = hash((mark, _mark(tensor)))
+        if mark == 0:
+            return
+        self.seen += 1
+        self._run = self._run + 1 if mark == self._last else 1
+        self._last, self.longest = mark, max(self.longest, self._run)
+        if mark in self._known or len(self._known) < MOST:
+            self._known[mark] = self._known.get(mark, 0) + 1
+
+    def tally(self) -> BatchTally:
+        """Give the counts."""
+        most = max(self._known.values(), default=0)
+        return BatchTally(self.seen, len(self._known), self.longest, most, len(self._known) >= MOST)
+
+
+def _mark(tensor: torch.Tensor) -> int:
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel() or tensor.is_nested:
+        return 0
+    flat = tensor.detach()
+    flat = flat.view(-1) if flat.is_contiguous() else flat[:4].reshape(-1) if flat.dim() else flat.reshape(-1)
+    sample = flat[:: max(flat.numel() // SAMPLE, 1)]
+    if sample.dtype in (torch.bfloat16, torch.complex32):
+        sample = sample.float()
+    return hash((tuple(tensor.shape), sample.numpy().tobytes()))

@@ -1,0 +1,86 @@
+"""Judge a recording by the checks that read recordings, without a copy of the model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence.recording import Recording
+from nbdebug.ranking import ranked
+from nbdebug.registry import CheckSpec, ProbeSpec, Registry, registry
+from nbdebug.report import Report
+from nbdebug.report.report import environment, now
+from nbdebug.session import Missing, Session
+from nbdebug.subject import Subject
+
+__all__ = ["RecordingSession", "checks_of_recordings", "judged"]
+
+NO_COPY = "it needs experiments on a copy of the model; nbdebug.diagnose(model, loader) makes them"
+
+
+def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> Report:
+    """Give the report of everything that the checks say about a recording."""
+    session = RecordingSession(recording, thresholds)
+    order = checks_of_recordings(session.registry)
+    started = time.perf_counter()
+    session.run(order)
+    return Report(
+        findings=ranked(session.journal.findings, order),
+        results=session.journal.results,
+        subject={
+            "model": recording.model,
+            "optimizer": recording.optimizer,
+            "device": recording.device,
+            "steps": recording.steps,
+            "layers measured every": f"{recording.sampled_every:.3g} steps",
+        },
+        notes=[*session.journal.notes, *recording.unseen],
+        environment=environment(),
+        seconds=time.perf_counter() - started,
+        made=now(),
+    )
+
+
+class RecordingSession(Session):
+    """A session whose only source is a recording: what needs the model itself is skipped, with the reason."""
+
+    def __init__(self, recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        super().__init__(cast("Subject", None), thresholds=thresholds)
+        self._evidence[Recording] = recording
+
+    def _experiment(self, spec: ProbeSpec) -> Any:
+        """Work evidence out from the recording alone."""
+        if not _reads_recording(spec, self.registry):
+            return Missing("skipped", NO_COPY)
+        needs = {name: self._supply(need) for name, need in spec.needs.items()}
+        try:
+            return next((found for found in needs.values() if isinstance(found, Missing)), None) or spec.function(
+                **needs
+            )
+        except NotApplicable as why:
+            return Missing("skipped", str(why))
+        except Exception as error:
+            return Missing("crashed", f"the probe {spec.name} failed: {type(error).__name__}: {error}")
+
+
+def checks_of_recordings(known: Registry = registry) -> list[str]:
+    """Give the checks that can be answered from a recording, in the order of the tree."""
+    from nbdebug.decision_tree import stages
+
+    wanted = [known.checks[check] for stage in stages(known) for check in stage.checks]
+    return [spec.id for spec in wanted if _reads_recording(spec, known)]
+
+
+def _reads_recording(spec: CheckSpec | ProbeSpec, known: Registry) -> bool:
+    """Whether one of the needs is a recording, or is worked out from one, and the others can be done without."""
+    reads = {name: _leads_to_recording(need.kind, known) for name, need in spec.needs.items()}
+    return any(reads.values()) and all(reads[name] or need.optional for name, need in spec.needs.items())
+
+
+def _leads_to_recording(kind: type, known: Registry) -> bool:
+    if kind is Recording:
+        return True
+    source = known.probe_for(kind)
+    return source is not None and _reads_recording(source, known)

@@ -1,0 +1,245 @@
+"""What the user holds: a run that is being recorded, or one that was recorded and read back."""
+
+from __future__ import annotations
+
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbdebug.errors import BadInput, plainly
+from nbdebug.evidence.recording import Recording
+from nbdebug.finding import Finding
+from nbdebug.watch.recorder import Recorder
+from nbdebug.watch.snapshot import snapshot
+from nbdebug.watch.targets import target_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nbdebug.report import Report
+
+__all__ = ["Live", "Run", "watch"]
+
+AUTO_BUDGET, EXPLICIT_BUDGET = 0.01, 0.5
+REFRESH = 0.5  # seconds between two calls of a subscriber
+_RUNNING: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Live]] = weakref.WeakKeyDictionary()
+
+
+class Run:
+    """A recorded run: its curves, its findings, and the ways to keep it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._judged: tuple[int, Report] | None = None
+
+    def recording(self) -> Recording:
+        """Give everything that was recorded so far, as plain numbers that no longer change."""
+        return self._recording
+
+    def report(self, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> Report:
+        """Judge what was recorded by every check that reads recordings."""
+        from nbdebug.watch.judging import judged
+
+        return judged(self.recording(), thresholds)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the checks say about the run so far, the likeliest cause first; judged again when steps were added."""
+        recording = self.recording()
+        if self._judged is None or self._judged[0] != recording.steps:
+            from nbdebug.watch.judging import judged
+
+            self._judged = (recording.steps, judged(recording))
+        return self._judged[1].findings
+
+    def to_frame(self) -> pd.DataFrame:
+        """Give every curve in rows: kind, name, statistic, step, value, low, high, count."""
+        from nbdebug.watch.saving import as_frame
+
+        return as_frame(self.recording())
+
+    @plainly
+    def save(self, path: str | Path) -> Path:
+        """Write the run to an .npz file; `nbdebug.watch.load(path)` opens it again."""
+        from nbdebug.watch.saving import save
+
+        return save(self.recording(), Path(path))
+
+    @staticmethod
+    @plainly
+    def load(path: str | Path) -> Run:
+        """Open a run that was saved; the file holds plain data, so that reading it runs nothing."""
+        from nbdebug.watch.saving import load
+
+        return Run(load(Path(path)))
+
+    def to_tensorboard(self, folder: str | Path) -> Path:
+        """Write the curves as event files of TensorBoard, which has to be installed."""
+        from nbdebug.watch.saving import to_tensorboard
+
+        return to_tensorboard(self.recording(), Path(folder))
+
+    def __repr__(self) -> str:
+        """Give the run in a few lines."""
+        from nbdebug.watch.showing import as_text
+
+        return as_text(self.recording(), self._judged[1].findings if self._judged else [])
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from nbdebug.watch.showing import as_html
+
+        found = self._judged[1].findings if self._judged else []
+        return {"text/plain": repr(self), "text/html": as_html(self.recording(), found)}
+
+
+class Live(Run):
+    """A run that is being recorded: a context manager, or `start()` and `stop()` across cells."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._judged = None
+        self._listeners: list[Callable[[Live], Any]] = []
+        self._told = 0.0
+        recorder.on_flush = self._tell
+        self._key = next(iter(recorder.target.roots.values()))
+
+    def start(self) -> Live:
+        """Begin to record, until `stop()`; a run of the same model that a cell started before is stopped."""
+        older = _RUNNING.get(self._key)
+        before = older() if older is not None else None
+        if before is not None and before is not self:
+            before.stop()
+        _RUNNING[self._key] = weakref.ref(self)
+        self._recorder.start()
+        return self
+
+    def stop(self) -> Live:
+        """Stop recording and take every hook off; what was recorded stays, and `start()` goes on with it."""
+        self._recorder.stop()
+        running = _RUNNING.get(self._key)
+        if running is not None and running() is self:
+            del _RUNNING[self._key]
+        self._tell(always=True)
+        return self
+
+    def __enter__(self) -> Live:
+        """Begin to record; watches may be nested."""
+        self._recorder.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Take every hook off, whatever ended the block."""
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # landed in the middle of it
+            self.stop()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it records now."""
+        return self._recorder.is_running
+
+    @property
+    def step(self) -> int:
+        """How many optimizer steps were seen."""
+        return self._recorder.steps.step
+
+    @plainly
+    def log(self, **values: Any) -> None:
+        """Record numbers of your own: a float, or a tensor with one element, which is not waited for.
+
+        After a forward pass they belong to the step that is being made, otherwise to the one that was made last.
+        """
+        kept = {name: _checked(name, value) for name, value in values.items()}
+        recorder = self._recorder
+        step = recorder.steps.step if recorder.passes.passes else max(recorder.steps.step - 1, 0)
+        recorder.explicit.update(kept)
+        with recorder.store.lock:
+            recorder.store.logged.append((step, kept))
+
+    def subscribe(self, listener: Callable[[Live], Any]) -> Callable[[], None]:
+        """Call the listener a few times a second at most, between steps; the returned function ends that."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def recording(self) -> Recording:
+        """Give everything that was recorded so far, as plain numbers that no longer change."""
+        return snapshot(self._recorder)
+
+    def _tell(self, *, always: bool = False) -> None:
+        now = time.perf_counter()
+        if not always and now - self._told < max(REFRESH, 0.01 * self._recorder.elapsed):
+            return
+        self._told = now
+        for listener in list(self._listeners):
+            try:
+                listener(self)
+            except Exception as error:
+                self._listeners.remove(listener)
+                warnings.warn(f"a listener of nbdebug.watch failed and was dropped: {error!r}", stacklevel=2)
+
+
+def _checked(name: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.numel() == 1 and not value.is_complex():
+            return value.detach().clone()
+        seen = f"a tensor of shape {tuple(value.shape)}"
+    else:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            seen = f"{type(value).__name__}"
+    raise BadInput(
+        f"{name} is {seen}",
+        where="live.log",
+        expected="one number for each name: a float, or a tensor with one element",
+        do=f"log a summary of it, for example live.log({name}=float({name}.mean()))",
+    )
+
+
+@plainly
+def watch(
+    model: Any,
+    optimizer: Any = None,
+    *,
+    every: int | None = None,
+    budget: float | None = None,
+    layers: Any = None,
+) -> Live:
+    """Record a training as it runs: loss, learning rates, times, and for every layer activations, gradients, updates.
+
+        with nbdebug.watch(model, optimizer) as live:
+            ...                                         # your loop, as it is
+
+    Steps are seen by themselves, and so is the loss where `loss.backward()` is called on it. Without an optimizer,
+    every one that steps and holds parameters of the model is followed. Scalars are recorded at every step, layers as
+    often as `budget`, a share of the time, allows (0.01 unless you say otherwise); `every=1` measures them at every
+    step. `layers` are names or patterns of modules. Several models and optimizers go in as lists or dicts.
+    """
+    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
+        raise BadInput(
+            f"every is {every!r}",
+            where="nbdebug.watch(every)",
+            expected="a whole number of steps, 1 or more, or None to let the budget decide",
+            do="every=1 measures the layers at every step",
+        )
+    if budget is not None and (not isinstance(budget, (int, float)) or not 0 <= budget <= 1):
+        raise BadInput(
+            f"budget is {budget!r}",
+            where="nbdebug.watch(budget)",
+            expected="a share of the time between 0 and 1",
+            do="budget=0.05 lets the recorder take a twentieth of the time",
+        )
+    share = budget if budget is not None else AUTO_BUDGET if every is None else EXPLICIT_BUDGET
+    return Live(Recorder(target_of(model, optimizer, layers), every=every, budget=share))

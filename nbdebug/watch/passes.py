@@ -1,0 +1,189 @@
+"""Sees forward and backward passes: their beginnings and ends, what flows, and the loss that one starts from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.twin.taps import tensors_in
+from nbdebug.watch.batches import Batches
+from nbdebug.watch.hooks import MOST_CALLS, LayerHook, QuietHook, backward_origin
+from nbdebug.watch.sampling import Flat, Gather, sample_at_once
+
+__all__ = ["Passes"]
+
+OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
+
+
+class Passes:
+    """The passes since the last optimizer step; `due` says that the layers of the next one are to be measured.
+
+    A pass without gradients is an evaluation and only counted. `guard` wraps what hooks do: whatever goes wrong inside
+    ends the watching and not the training.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module], guard: Callable[..., Any], on_backward: Callable[[], None]) -> None:
+        self.calls: list[tuple[int, Any, int]] = []
+        self.hooks = [LayerHook(index, module, self.calls) for index, module in enumerate(layers)]
+        self._own = {id(hook.module): hook for hook in self.hooks}
+        self._roots: set[int] = set()
+        self.gather = Gather(len(layers))
+        self.batches = Batches()
+        self.on_backward = on_backward
+        self._on_before, self._on_after = guard(self._before), guard(self._after)
+        self._on_begin, self._on_end = guard(self._backward_begins), guard(self._backward_ends)
+        self.due = self.is_armed = False
+        self.training_passes = self.evaluation_passes = self.backwards = 0
+        self.after_backward: Callable[[], None] = lambda: None
+        self.graphs = [0]  # alive
+        self.eval_mode = False
+        self.mark = time.perf_counter()
+        self._handles: list[Any] = []
+        self._nodes: list[Any] = []
+        self._keys = [torch.utils.hooks.RemovableHandle.next_id + i for i in range(len(layers))]
+        torch.utils.hooks.RemovableHandle.next_id += len(layers)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new step."""
+        self.seconds = [0.0, 0.0, 0.0]  # data, forward, backward
+        self.losses: list[torch.Tensor] = []
+        self.outputs: list[Flat] = []
+        self.passes = self.step_backwards = 0
+        self.asked_gradients = self.in_backward = False
+        self._open: list[nn.Module] = []
+        self._began = self._backward_began = 0.0
+        for handle in self._nodes:
+            handle.remove()
+        self._nodes.clear()
+
+    def attach(self, roots: Sequence[nn.Module]) -> None:
+        """Look at the passes of these modules."""
+        self._roots = {id(root) for root in roots}
+        for root in roots:
+            before = root.register_forward_pre_hook(QuietHook(self._on_before), with_kwargs=True)
+            self._handles += [before, root.register_forward_hook(QuietHook(self._on_after))]
+
+    def detach(self) -> None:
+        """Take every hook off; harmless when it is done twice."""
+        while self._handles:
+            self._handles[-1].remove()
+            self._handles.pop()
+        self.disarm()
+        self.reset()
+
+    def arm(self) -> None:
+        """Put the hooks on the layers, for this pass only: in eval mode some modules compute another way with hooks."""
+        self.is_armed = True
+        for key, hook in zip(self._keys, self.hooks, strict=True):
+            hook.left = MOST_CALLS
+            if id(hook.module) not in self._roots:  # those are told by the hook that ends the pass
+                hook.module._forward_hooks[key] = hook
+
+    def disarm(self) -> None:
+        """Take the hooks off the layers, and let go of what they hold."""
+        if self.is_armed:
+            for key, hook in zip(self._keys, self.hooks, strict=True):
+                hook.module._forward_hooks.pop(key, None)
+            self.is_armed = False
+        self.calls.clear()
+
+    def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if not torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None:
+            self.disarm()  # left by a pass that did not end
+            return
+        now = time.perf_counter()
+        if module in self._open:  # its last pass did not end, or it calls itself
+            self._open.clear()
+        if not self._open:
+            self._begin(module, now, args, kwargs)
+        self._open.append(module)
+
+    def _begin(self, module: nn.Module, now: float, args: Any, kwargs: Any) -> None:
+        if not self.passes:
+            self.seconds[0] += now - self.mark
+            self.batches.see(args, kwargs)
+        self.passes += 1
+        self.in_backward = False
+        self.eval_mode = not module.training
+        if self.due:
+            self.disarm()
+            self.arm()
+        self._began = time.perf_counter()
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
+        if module not in self._open:
+            self.evaluation_passes += not torch.is_grad_enabled()
+            self.mark = time.perf_counter()
+            return
+        while self._open.pop() is not module:
+            continue
+        if self._open:
+            return
+        self.seconds[1] += time.perf_counter() - self._began
+        self.training_passes += 1
+        if self.is_armed:
+            self._collect(module, output)
+        self._await_backward(output)
+
+    def _collect(self, module: nn.Module, output: Any) -> None:
+        """Sample what the layers gave, and look at once from now on at outputs that were written over."""
+        if id(module) in self._own:
+            self._own[id(module)](module, (), output)
+        with torch.no_grad():
+            flats = self.gather(self.calls)
+        self.disarm()
+        self.outputs = self.outputs or flats  # of the first pass of a step
+        for index in self.gather.overwritten:
+            if self.hooks[index].take is None:
+                self.hooks[index].take = sample_at_once(self.gather.wanted)
+
+    def _await_backward(self, output: Any) -> None:
+        tensors = [output] if isinstance(output, torch.Tensor) else tensors_in(output)
+        nodes = [t.grad_fn for t in tensors if t.grad_fn is not None][:OUTPUTS]
+        for number, node in enumerate(nodes):
+            self._nodes.append(node.register_prehook(self._on_begin))
+            if number == 0:
+                token: Any = _Token(self.graphs)
+                node.metadata["nbdebug"] = token  # type: ignore[index]
+
+    def _backward_begins(self, gradients: Any) -> None:
+        if self.in_backward:
+            return
+        origin = backward_origin()
+        if origin is not None and not origin[1]:
+            self.asked_gradients = True  # torch.autograd.grad: no step of its own
+            return
+        self.in_backward = True
+        self.backwards += 1
+        self.step_backwards += 1
+        if origin is not None and len(origin[0]) == 1 and origin[0][0].numel() == 1:
+            self.losses.append(origin[0][0].detach().clone())
+        self.on_backward()
+        self._backward_began = time.perf_counter()
+        engine = torch.autograd.Variable._execution_engine
+        engine.queue_callback(
+            lambda: engine.queue_callback(self._on_end)
+        )  # once more, to come after those of others (DDP)
+
+    def _backward_ends(self) -> None:
+        self.in_backward = False
+        self.seconds[2] += time.perf_counter() - self._backward_began
+        self.after_backward()
+
+
+class _Token:
+    """Lives as long as a graph does, and counts those that live."""
+
+    __slots__ = ("alive",)
+
+    def __init__(self, alive: list[int]) -> None:
+        self.alive = alive
+        alive[0] += 1
+
+    def __del__(self) -> None:
+        self.alive[0] -= 1

@@ -1,0 +1,173 @@
+"""Keep a recording: as one .npz file of plain arrays, as a table, or as event files of TensorBoard."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nbdebug.errors import BadInput
+from nbdebug.evidence import recording as kinds
+from nbdebug.evidence.recording import Recording, Series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["as_frame", "curves", "load", "save", "to_tensorboard"]
+
+SCHEMA = 1
+
+
+def save(recording: Recording, path: Path) -> Path:
+    """Write a recording; the file appears whole or not at all."""
+    if path.suffix.lower() != ".npz":
+        raise BadInput(
+            f"{path.name!r} ends in {path.suffix or 'nothing'!r}",
+            where="live.save",
+            expected="a path that ends in .npz",
+            do='live.save("run.npz"); for a report, live.report().save("report.html")',
+        )
+    arrays: dict[str, np.ndarray] = {}
+    tree = {"schema": SCHEMA, "recording": _packed(recording, arrays)}
+    text = json.dumps(tree, allow_nan=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, tree=np.frombuffer(text.encode("utf-8"), np.uint8), **arrays)  # type: ignore[arg-type]
+    partial.replace(path)
+    return path
+
+
+def load(path: Path) -> Recording:
+    """Read a recording back; a file of anybody else is refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        tree = json.loads(arrays.pop("tree").tobytes().decode("utf-8"))
+        if tree["schema"] != SCHEMA:
+            raise ValueError(f"it has schema {tree['schema']}, and this nbdebug reads {SCHEMA}")
+        found = _unpacked(tree["recording"], arrays)
+        if not isinstance(found, Recording):
+            raise ValueError(f"it holds {type(found).__name__}")
+        return found
+    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile, EOFError) as error:
+        raise BadInput(
+            f"{path.name!r} cannot be read: {error}",
+            where="nbdebug.watch.load",
+            expected="a file that live.save wrote",
+            do='save the run again with live.save("run.npz")',
+        ) from error
+
+
+def _packed(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Take a value apart into what JSON holds; arrays go beside."""
+    if isinstance(value, np.ndarray):
+        arrays[f"a{len(arrays)}"] = value
+        return {"array": f"a{len(arrays) - 1}"}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: _packed(getattr(value, part.name), arrays) for part in dataclasses.fields(value)}
+        return {"kind": type(value).__name__, "parts": parts}
+    if isinstance(value, dict):
+        return {"named": [[str(key), _packed(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, (tuple, list)):
+        return [_packed(item, arrays) for item in value]
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+
+
+def _unpacked(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, list):
+        return tuple(_unpacked(item, arrays) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "named" in value:
+        return {key: _unpacked(item, arrays) for key, item in value["named"]}
+    if value["kind"] not in kinds.__all__:
+        raise ValueError(f"it holds a {value['kind']}, which is unknown")
+    kind = getattr(kinds, value["kind"])
+    return kind(**{name: _unpacked(part, arrays) for name, part in value["parts"].items()})
+
+
+def curves(recording: Recording) -> Iterator[tuple[str, str, str, Series]]:
+    """Give every curve with its kind, the name of what it is about, and the statistic."""
+    for kind in ("scalars", "rates", "times"):
+        for name, series in getattr(recording, kind).items():
+            yield kind.removesuffix("s"), name, "value", series
+    for name in ("gradient", "used", "training", "graphs", "memory", "scale"):
+        yield "run", name, "value", getattr(recording, name)
+    for kind, parts in (("layer", recording.layers), ("parameter", recording.parameters)):
+        for name, part in parts.items():
+            for field in dataclasses.fields(part):
+                if isinstance(getattr(part, field.name), Series):
+                    yield kind, name, field.name, getattr(part, field.name)
+
+
+def as_frame(recording: Recording) -> pd.DataFrame:
+    """Give one row for each bucket of each curve."""
+    import pandas as pd
+
+    parts = [
+        pd.DataFrame(
+            {
+                "kind": kind,
+                "name": name,
+                "statistic": statistic,
+                "step": series.steps,
+                "value": series.values,
+                "low": series.low,
+                "high": series.high,
+                "count": series.counts,
+            }
+        )
+        for kind, name, statistic, series in curves(recording)
+        if len(series)
+    ]
+    columns = ["kind", "name", "statistic", "step", "value", "low", "high", "count"]
+    frame: pd.DataFrame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return frame
+
+
+def to_tensorboard(recording: Recording, folder: Path) -> Path:
+    """Write every curve and the histograms of the layers as event files."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise BadInput(
+            "tensorboard is not installed",
+            where="live.to_tensorboard",
+            expected="an environment with tensorboard",
+            do="pip install tensorboard, or keep the run with live.save",
+        ) from error
+    with SummaryWriter(str(folder)) as writer:
+        for kind, name, statistic, series in curves(recording):
+            tag = "/".join(part for part in (kind, name, statistic) if part != "value")
+            for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+                writer.add_scalar(tag, value, step)
+        for name, layer in recording.layers.items():
+            _write_histograms(writer, name, layer)
+    return folder
+
+
+def _write_histograms(writer: Any, name: str, layer: Any) -> None:
+    history = layer.histogram
+    if history is None:
+        return
+    edges = np.delete(history.edges, len(history.edges) // 2)  # one bucket for zero in the middle
+    for step, shares in zip(history.steps.tolist(), history.shares, strict=True):
+        writer.add_histogram_raw(
+            f"layer/{name}/values",
+            min=float(edges[0]),
+            max=float(edges[-1]),
+            num=1,
+            sum=0.0,
+            sum_squares=0.0,
+            bucket_limits=edges[1:].tolist(),
+            bucket_counts=shares.tolist(),
+            global_step=step,
+        )

@@ -1,0 +1,74 @@
+"""A recording as it is at one moment."""
+
+from __future__ import annotations
+
+from nbdebug.evidence.recording import Recording, StepTally
+from nbdebug.watch.recorder import Recorder
+from nbdebug.watch.store import series_of
+
+__all__ = ["snapshot"]
+
+
+def snapshot(recorder: Recorder) -> Recording:
+    """Give everything that was recorded so far; what is given no longer changes."""
+    store = recorder.store
+    with store.lock:
+        store.flush()
+        norms, extras = store.norms.series(), store.extras.series()
+        return Recording(
+            model=recorder.target.name,
+            optimizer=", ".join(type(one.optimizer).__name__ for one in recorder.steps.followed.values()),
+            tally=_tally(recorder),
+            scalars=series_of(store.scalars),
+            rates=series_of(store.rates),
+            layers=store.layer_series(),
+            parameters=store.parameter_series(),
+            gradient=norms["gradient"],
+            used=norms["used"],
+            times=store.times.series(),
+            training=extras["training"],
+            graphs=extras["graphs"],
+            memory=store.memory.series()["memory"],
+            scale=store.scale.series()["scale"],
+            batches=recorder.passes.batches.tally(),
+            sampled_every=recorder.steps.step / max(recorder.measured, 1),
+            share=recorder.share,
+            budget=recorder.budget,
+            seconds=recorder.elapsed,
+            device=recorder.target.device,
+            unseen=_unseen(recorder),
+        )
+
+
+def _tally(recorder: Recorder) -> StepTally:
+    steps, passes = recorder.steps, recorder.passes
+    others = [(one.name, one.steps) for one in steps.followed.values() if one is not steps.pace]
+    return StepTally(
+        steps=steps.step,
+        training_passes=passes.training_passes,
+        evaluation_passes=passes.evaluation_passes,
+        backwards=passes.backwards,
+        backwards_per_step=tuple(sorted(steps.per_step.items())),
+        backwards_since_step=passes.step_backwards,
+        backwards_discarded=steps.discarded,
+        steps_without_backward=steps.without_backward,
+        steps_without_gradient=steps.without_gradient,
+        leftover_steps=steps.leftover,
+        leftover_judged=steps.judged,
+        steps_in_eval_mode=recorder.eval_steps,
+        first_step_in_eval_mode=recorder.first_eval_step,
+        eval_modules=recorder.target.modules_in_eval_mode(),
+        graphs_alive=passes.graphs[0],
+        clipped_steps=recorder.store.clipped,
+        norms_compared=recorder.store.compared,
+        other_optimizers=tuple(others),
+    )
+
+
+def _unseen(recorder: Recorder) -> tuple[str, ...]:
+    notes = [*recorder.target.unseen, *([recorder.failure] if recorder.failure else [])]
+    if recorder.steps.step and "loss" not in recorder.store.scalars:
+        notes.append("The loss was not seen: log it with live.log(loss=loss).")
+    if recorder.steps.step and not recorder.passes.training_passes:
+        notes.append("No forward pass was seen, so that nothing is known of the layers' outputs.")
+    return tuple(notes)

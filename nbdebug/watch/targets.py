@@ -1,0 +1,209 @@
+"""What is to be watched: the modules, the parameters and the optimizers, and what of them cannot be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import BadInput
+
+__all__ = ["Target", "target_of"]
+
+# They are never called, or give on what they got.
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+_PLAIN = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_WRAPPERS = ("module.", "_orig_mod.")
+
+
+@dataclass
+class Target:
+    """The user's things, by the names that a recording gives them."""
+
+    name: str
+    roots: dict[str, nn.Module]
+    layers: list[tuple[str, nn.Module]]
+    parameters: list[tuple[str, nn.Parameter]]
+    optimizers: dict[str, torch.optim.Optimizer] | None
+    unseen: list[str] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        """The kind of device that the parameters are on."""
+        kinds = {p.device.type for _, p in self.parameters}
+        return next(iter(kinds)) if len(kinds) == 1 else ", ".join(sorted(kinds)) or "cpu"
+
+    def modules_in_eval_mode(self) -> tuple[str, ...]:
+        """The modules that are in eval mode while their model trains."""
+        return tuple(
+            _path(prefix, path)
+            for prefix, root in self.roots.items()
+            if root.training
+            for path, module in root.named_modules()
+            if not module.training
+        )
+
+
+def target_of(model: Any, optimizer: Any, layers: Any) -> Target:
+    """Check what was handed over, and name everything that will be looked at."""
+    roots = _named(model, nn.Module, "model", "an nn.Module, or several in a list or dict")
+    for root in roots.values():
+        _refuse(root)
+    optimizers = None if optimizer is None else _optimizers(optimizer)
+    unseen: list[str] = []
+    found = [pair for prefix, root in roots.items() for pair in _layers(prefix, root, unseen)]
+    parameters = _parameters(roots)
+    _belong_together(parameters, optimizers or {})
+    if any(p.device.type != "cpu" for _, p in parameters):
+        unseen.append(
+            "Times are those of the CPU, which does not wait for the device; batches on it are not told apart."
+        )
+    name = ", ".join(type(_unwrapped(root)).__name__ for root in roots.values())
+    return Target(name, roots, _chosen(found, layers), parameters, optimizers, unseen)
+
+
+def _named(value: Any, kind: type, where: str, expected: str) -> dict[str, Any]:
+    """Give one thing or several by name; one alone needs no name."""
+    if isinstance(value, kind):
+        return {"": value}
+    if isinstance(value, Mapping) and not isinstance(value, kind):
+        named = {str(name): part for name, part in value.items()}
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        named = {str(number): part for number, part in enumerate(value)}
+    else:
+        named = {"": value}
+    wrong = [part for part in named.values() if not isinstance(part, kind)]
+    if wrong or not named:
+        seen = type(wrong[0]).__name__ if wrong else "nothing"
+        hint = ", for example nbdebug.watch(model, optimizer)"
+        made = isinstance(wrong[0], type) if wrong else False
+        raise BadInput(
+            f"got {seen}" + (f" {wrong[0].__name__}, which is a class and not an object" if made else ""),
+            where=f"nbdebug.watch({where})",
+            expected=expected,
+            do=("make one first" if made else f"pass the {where} that you train") + hint,
+        )
+    return named
+
+
+def _optimizers(optimizer: Any) -> dict[str, torch.optim.Optimizer]:
+    """Give the optimizers by name; wrappers such as accelerate's are opened."""
+
+    def opened(value: Any) -> Any:
+        inner = getattr(value, "optimizer", None)
+        is_wrapped = not isinstance(value, torch.optim.Optimizer) or type(value).__name__ == "AcceleratedOptimizer"
+        return inner if is_wrapped and isinstance(inner, torch.optim.Optimizer) else value
+
+    if isinstance(optimizer, torch.optim.lr_scheduler.LRScheduler):
+        raise BadInput(
+            f"got the scheduler {type(optimizer).__name__}",
+            where="nbdebug.watch(optimizer)",
+            expected="the optimizer itself; its learning rates are recorded anyway",
+            do="pass scheduler.optimizer",
+        )
+    if isinstance(optimizer, Mapping):
+        value: Any = {name: opened(part) for name, part in optimizer.items()}
+    elif isinstance(optimizer, (list, tuple)):
+        value = [opened(part) for part in optimizer]
+    else:
+        value = opened(optimizer)
+    found = _named(value, torch.optim.Optimizer, "optimizer", "a torch.optim.Optimizer, or several in a list or dict")
+    return {name or type(part).__name__: part for name, part in found.items()}
+
+
+def _refuse(root: nn.Module) -> None:
+    if isinstance(root, torch.jit.ScriptModule):
+        raise BadInput(
+            "the model is scripted or traced, and compiled code calls no hooks",
+            where="nbdebug.watch(model)",
+            expected="an ordinary nn.Module",
+            do="watch the module that it was made from, and script it after the training",
+        )
+    if type(root).__name__ in ("FullyShardedDataParallel", "FSDPModule") or any(
+        type(p).__name__ == "DTensor" for p in root.parameters()
+    ):
+        raise BadInput(
+            "the model is sharded over processes (FSDP)",
+            where="nbdebug.watch(model)",
+            expected="a model whose parameters are whole on every process, plain or in DistributedDataParallel",
+            do="watch a small version of the training on one process",
+        )
+
+
+def _belong_together(parameters: list[tuple[str, nn.Parameter]], optimizers: dict[str, torch.optim.Optimizer]) -> None:
+    own = {id(p) for _, p in parameters}
+    for name, optimizer in optimizers.items():
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        if not any(id(p) in own for p in held):
+            raise BadInput(
+                f"the optimizer {name} holds {len(held)} tensors, and none of them is a parameter of this model",
+                where="nbdebug.watch(optimizer)",
+                expected="the optimizer that trains this model",
+                do="make the optimizer anew after the model: optimizer = torch.optim.Adam(model.parameters())",
+            )
+
+
+def _unwrapped(root: nn.Module) -> nn.Module:
+    for name in ("module", "_orig_mod"):
+        inner = root._modules.get(name)
+        if isinstance(inner, nn.Module) and len(root._modules) == 1:
+            return _unwrapped(inner)
+    return root
+
+
+def _path(prefix: str, path: str) -> str:
+    """Name a module or parameter as the user would, without the wrappers around the model."""
+    while path.startswith(_WRAPPERS):
+        path = path.partition(".")[2]
+    return ".".join(part for part in (prefix, path) if part) or "model"
+
+
+def _parameters(roots: Mapping[str, nn.Module]) -> list[tuple[str, nn.Parameter]]:
+    found: dict[int, tuple[str, nn.Parameter]] = {}
+    for prefix, root in roots.items():
+        for name, parameter in root.named_parameters():
+            if not isinstance(parameter, nn.UninitializedParameter):
+                found.setdefault(id(parameter), (_path(prefix, name), parameter))
+    return list(found.values())
+
+
+def _layers(prefix: str, root: nn.Module, unseen: list[str]) -> Iterator[tuple[str, nn.Module]]:
+    closed: tuple[str, ...] = ()
+    for path, module in root.named_modules():
+        if closed and path.startswith(closed):
+            continue
+        if _is_compiled(module):
+            what = f"inside {_path(prefix, path)}" if path else "inside the model"
+            unseen.append(f"It is compiled: no layer {what} can be seen, only its output, gradients and weights.")
+            closed = (*closed, f"{path}." if path else "")
+        if isinstance(module, torch.jit.ScriptModule) or "parametrizations" in path.split("."):
+            continue
+        if not isinstance(module, (*_CONTAINERS, *_PLAIN)) and (path == "" or path not in ("module", "_orig_mod")):
+            yield _path(prefix, path), module
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _chosen(found: list[tuple[str, nn.Module]], patterns: Any) -> list[tuple[str, nn.Module]]:
+    """Keep the layers whose names fit; a shared module is kept once."""
+    unique = {id(module): (path, module) for path, module in reversed(found)}
+    found = list(reversed(unique.values()))
+    if patterns is None:
+        return found
+    wanted = [patterns] if isinstance(patterns, str) else [str(pattern) for pattern in patterns]
+    kept = [(path, module) for path, module in found if any(fnmatchcase(path, pattern) for pattern in wanted)]
+    if not kept:
+        names = ", ".join(path for path, _ in found[:8])
+        raise BadInput(
+            f"no layer fits {', '.join(map(repr, wanted))}",
+            where="nbdebug.watch(layers)",
+            expected=f"names or patterns of modules, such as {names}",
+            do="leave `layers` out to watch all of them",
+        )
+    return kept

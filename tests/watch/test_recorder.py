@@ -1,0 +1,104 @@
+"""What the recorder sees is what happened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nbdebug
+from tests.watch.runs import batch, mlp, train, watched
+
+
+def test_sees_losses_rates_and_steps_without_being_told() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(
+        [{"params": model[0].parameters()}, {"params": model[2:].parameters(), "lr": 0.01}], 0.1
+    )
+    live, losses = watched(model, optimizer)
+    found = live.recording()
+    assert found.steps == 20 and list(found.loss.steps) == list(range(20))
+    assert np.allclose(found.loss.values, losses)
+    assert {name: series.last for name, series in found.rates.items()} == pytest.approx({"0": 0.1, "1": 0.01})
+    assert found.tally.backwards_per_step == ((1, 20),) and found.tally.training_passes == 20
+    assert set(found.times) == {"data", "forward", "backward", "step"} and (found.times["forward"].values > 0).all()
+    assert found.unseen == ()
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_statistics_of_layers_are_those_of_their_outputs(inplace: bool) -> None:
+    """Also where the next module writes over the output, from the second step on."""
+    model = mlp(inplace)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    truth: dict[str, torch.Tensor] = {}
+    for path in ("0", "1", "2", "4"):
+        model.get_submodule(path).register_forward_hook(lambda m, a, out, path=path: truth.update({path: out.clone()}))
+    live, _ = watched(model, optimizer, 3)
+    for path, out in truth.items():
+        layer = live.recording().layers[path]
+        assert layer.mean.last == pytest.approx(out.mean().item(), abs=0.05)
+        assert layer.std.last == pytest.approx(out.std().item(), rel=0.1)
+        assert layer.zeros.last == pytest.approx((out == 0).float().mean().item(), abs=0.05)
+        assert layer.abs_max.last <= out.abs().max().item() + 1e-6
+        assert layer.not_finite.last == 0
+        assert layer.histogram is not None and layer.histogram.shares[-1].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_gradients_weights_and_updates_are_right() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    truth: dict[str, tuple[float, float, float]] = {}
+    before: dict[str, torch.Tensor] = {}
+
+    def note() -> None:
+        before.update({name: p.detach().clone() for name, p in model.named_parameters()})
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
+        train(model, optimizer, 5, before_step=note)
+    for name, p in model.named_parameters():
+        change = (p - before[name]).norm() / before[name].norm()
+        truth[name] = (p.grad.norm().item(), p.norm().item(), change.item())
+    found = live.recording()
+    for name, (gradient, weight, update) in truth.items():
+        series = found.parameters[name]
+        assert series.used.last == pytest.approx(gradient, rel=1e-4)
+        assert series.gradient.last > 2 * series.used.last
+        assert series.weight.last == pytest.approx(weight, rel=0.1)
+        assert series.update.last == pytest.approx(update, rel=0.3)
+    assert found.used.last == pytest.approx(0.01, rel=1e-3)
+    assert found.tally.clipped_steps == found.tally.norms_compared == 5
+
+
+def test_a_log_of_ones_own_takes_the_place_of_what_was_seen() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer) as live:
+        for number in range(6):
+            x, y = batch(number)
+            loss = nn.functional.cross_entropy(model(x), y)
+            live.log(loss=number, accuracy=torch.tensor(0.5))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            live.log(after=number)
+    scalars = live.recording().scalars
+    for name in ("loss", "after"):
+        assert list(scalars[name].steps) == list(range(6)) and list(scalars[name].values) == list(range(6))
+    assert list(scalars["accuracy"].values) == [0.5] * 6
+
+
+def test_evaluation_is_no_step() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer, every=1) as live:
+        train(model, optimizer, 3)
+        model.eval()
+        with torch.no_grad():
+            for number in range(7):
+                model(batch(number)[0])
+        train(model, optimizer, 2)
+    tally = live.recording().tally
+    assert (tally.steps, tally.training_passes, tally.evaluation_passes) == (5, 5, 7)
+    assert (tally.steps_in_eval_mode, tally.first_step_in_eval_mode) == (2, 3)
