@@ -19,11 +19,14 @@ _HOMES = {
     "explain_error": "nbdebug.postmortem",
     "list_checks": "nbdebug.explanation",
     "load": "nbdebug.report.writing",
+    "verify": "nbdebug.verifying",
     "check": "nbdebug.registry",
     "probe": "nbdebug.registry",
     "Finding": "nbdebug.finding",
-    "Remedy": "nbdebug.finding",
+    "Patch": "nbdebug.remedy",
+    "Remedy": "nbdebug.remedy",
     "Result": "nbdebug.finding",
+    "Verification": "nbdebug.verification",
     "Report": "nbdebug.report",
     "BadInput": "nbdebug.errors",
     "NbdebugError": "nbdebug.errors",
@@ -53,7 +56,6 @@ if TYPE_CHECKING:
     from nbdebug.explanation import explain as explain
     from nbdebug.explanation import list_checks as list_checks
     from nbdebug.finding import Finding as Finding
-    from nbdebug.finding import Remedy as Remedy
     from nbdebug.finding import Result as Result
     from nbdebug.instruments import ExpectationFailed as ExpectationFailed
     from nbdebug.instruments import tap as tap
@@ -62,11 +64,15 @@ if TYPE_CHECKING:
     from nbdebug.postmortem import explain_error as explain_error
     from nbdebug.registry import check as check
     from nbdebug.registry import probe as probe
+    from nbdebug.remedy import Patch as Patch
+    from nbdebug.remedy import Remedy as Remedy
     from nbdebug.report import Report as Report
     from nbdebug.report.writing import load as load
     from nbdebug.session import Session as Session
     from nbdebug.subject import Subject as Subject
     from nbdebug.twin import Twin as Twin
+    from nbdebug.verification import Verification as Verification
+    from nbdebug.verifying import verify as verify
     from nbdebug.widgets.wizard import wizard as wizard
 
 

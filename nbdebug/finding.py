@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nbdebug.exhibit import Exhibit, exhibit_from_dict
+from nbdebug.plain import plain
+from nbdebug.remedy import Patch, Remedy
+from nbdebug.verification import Verification
 
-__all__ = ["SEVERITIES", "Finding", "Place", "Remedy", "Result", "Severity", "Status", "plain"]
+if TYPE_CHECKING:
+    from nbdebug.control import Control
+    from nbdebug.session import Session
+
+__all__ = ["SEVERITIES", "Finding", "Patch", "Place", "Remedy", "Result", "Severity", "Status", "Verification", "plain"]
 
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]
 SEVERITIES: tuple[Severity, ...] = ("bug", "suspect", "note")
-
-
-def plain(value: Any) -> Any:
-    """Turn numbers, arrays and containers into what JSON can hold; non-finite numbers become their names."""
-    if isinstance(value, bool) or value is None or isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate would crash every writer
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(plain(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    for convert in ("item", "tolist"):  # numpy scalars, then arrays
-        if hasattr(value, convert) and (convert == "tolist" or getattr(value, "size", 0) == 1):
-            return plain(getattr(value, convert)())
-    return plain(str(value))
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """Something to try: a sentence, the code that the user would write, and perhaps a way to try it on a copy."""
-
-    says: str
-    code: str = ""
-    apply: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the parts that can be written down."""
-        return {"says": plain(self.says), "code": plain(self.code), "verifiable": self.apply is not None}
 
 
 @dataclass(frozen=True)
@@ -66,7 +41,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One illness that a check found, with its place, its numbers and what to try."""
+    """One illness that a check found, with its place, its numbers, what to try, and what came of trying.
+
+    A finding of a report that was just made knows the session that found it, so that its remedies can be tried; one
+    that was read from a file does not.
+    """
 
     says: str
     where: str = ""
@@ -76,6 +55,8 @@ class Finding:
     explains: tuple[str, ...] = ()
     exhibit: Exhibit | None = None
     check: str = ""
+    verifications: list[Verification] = field(default_factory=list, compare=False, repr=False)
+    session: Session | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a severity that nobody would know how to rank."""
@@ -92,6 +73,27 @@ class Finding:
         """Whether this finding claims that something is wrong; a note never does."""
         return self.severity != "note"
 
+    def verify(
+        self,
+        remedy: int | None = None,
+        *,
+        control: Control | None = None,
+        time_limit: float | None = None,
+        progress: bool = True,
+    ) -> Verification:
+        """Try a remedy on a copy: run the check again and train for a short while, patched against as it is.
+
+        Without a number the remedies are tried in their order until one verifies. What comes of it is kept in
+        `verifications`, so that reports tell it. Nothing is applied to your own objects.
+        """
+        from nbdebug.verifying import verify_finding
+
+        return verify_finding(self, remedy, control=control, time_limit=time_limit, progress=progress)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the session behind when the finding is pickled or copied: it holds the user's own things."""
+        return {**self.__dict__, "session": None}
+
     def to_dict(self) -> dict[str, Any]:
         """Give everything that can be written down."""
         return {
@@ -103,6 +105,7 @@ class Finding:
             "remedies": [remedy.to_dict() for remedy in self.remedies],
             "explains": list(self.explains),
             "exhibit": self.exhibit.to_dict() if self.exhibit is not None else None,
+            "verifications": [verification.to_dict() for verification in self.verifications],
         }
 
     @classmethod
@@ -113,10 +116,11 @@ class Finding:
             where=data["where"],
             severity=data["severity"],
             evidence=dict(data["evidence"]),
-            remedies=tuple(Remedy(item["says"], item["code"]) for item in data["remedies"]),
+            remedies=tuple(Remedy.from_dict(item) for item in data["remedies"]),
             explains=tuple(data["explains"]),
             exhibit=exhibit_from_dict(data["exhibit"]) if data["exhibit"] else None,
             check=data["check"],
+            verifications=[Verification.from_dict(item) for item in data.get("verifications", ())],
         )
 
 

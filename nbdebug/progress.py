@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nbdebug.journal import Event
 from nbdebug.session import Session
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "progress_line"]
 
 LOG_SECONDS = 10.0
 
@@ -49,4 +49,35 @@ def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterato
         yield checks
     finally:
         unsubscribe()
+        bar.close()
+
+
+@contextmanager
+def progress_line(what: str, *, shown: bool) -> Iterator[Callable[[Event], None]]:
+    """Give a listener for sessions whose number of experiments is not known: one line names the running one."""
+    if not shown:
+        yield lambda event: None
+        return
+    from tqdm import tqdm
+
+    lively = sys.stderr.isatty() or "ipykernel" in sys.modules
+    bar = tqdm(
+        total=1.0,
+        desc=f"nbdebug: {what}",
+        file=sys.stderr,
+        leave=False,
+        mininterval=0.2 if lively else LOG_SECONDS,
+        bar_format="{desc} {percentage:3.0f}% [{elapsed}]{postfix}",
+    )
+
+    def listen(event: Event) -> None:
+        if event.kind == "probe-started":
+            bar.set_postfix_str(event.text, refresh=False)
+        if event.kind in ("probe-started", "progress"):
+            bar.n = event.fraction
+            bar.update(0)
+
+    try:
+        yield listen
+    finally:
         bar.close()

@@ -103,10 +103,14 @@ class Session:
     def gather(self, kind: type) -> Any:
         """Give the evidence of this type, from the cache or by running its probe; raise when it cannot be had."""
         try:
-            found = self._lookup(kind)
+            return self.measure(kind)
         except KeyboardInterrupt:
             self.control.reset()  # it is obeyed now, and the next call may begin
             raise
+
+    def measure(self, kind: type) -> Any:
+        """Give the evidence as `gather` does, as a part of a longer run that obeys an interrupt in its own way."""
+        found = self._lookup(kind)
         if isinstance(found, Missing):
             raise NotApplicable(found.reason)
         return found
@@ -128,7 +132,7 @@ class Session:
             arguments[name] = found
         try:
             said = spec.function(**arguments, **self.thresholds.get(spec.id, {}))
-            findings = tuple(_signed(finding, spec) for finding in said or ())
+            findings = tuple(replace(_signed(finding, spec), session=self) for finding in said or ())
         except NotApplicable as why:
             return Result(spec.id, "skipped", reason=str(why))
         except Exception as error:

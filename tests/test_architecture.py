@@ -15,15 +15,18 @@ PACKAGE = Path(nbdebug.__file__).parent
 
 # Each layer may import itself and those before it.
 LAYERS: list[tuple[str, ...]] = [
-    ("errors", "control", "exhibit", "options", "importing"),
+    ("errors", "control", "exhibit", "options", "importing", "plain"),
+    ("remedy",),
+    ("verification",),
     ("finding",),
     ("journal", "evidence"),
     ("subject",),
     ("twin",),
     ("registry",),
-    ("probes", "checks", "decision_tree", "ranking", "explanation"),
+    ("probes", "checks", "decision_tree", "ranking", "explanation", "remedies"),
     ("session",),
     ("progress", "report"),
+    ("verifying",),
     ("diagnosis", "watch", "instruments", "postmortem"),
     ("show", "widgets", "magics", "__main__"),
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientFlow, LayerFlow, Trend
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["activations_off_scale"]
@@ -58,8 +58,12 @@ def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Fin
             "source": "37 reasons, 33: a standard deviation between 0.5 and 2; judged here by its trend",
         },
         remedies=(
-            Remedy("Initialise for the activation.", "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')"),
-            Remedy("Normalise between layers.", "nn.LayerNorm(width)"),
+            Remedy(
+                "Initialise for the activation.",
+                "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
+                Patch("reinitialise", {"gain": "relu"}),
+            ),
+            Remedy("Normalise between layers.", "nn.LayerNorm(width)", Patch("normalise-between")),
         ),
         exhibit=Bars(
             tuple(layer.path for layer in hidden),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import BatchMixing
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["batch_mixing"]
@@ -57,5 +57,6 @@ def _remedies(module: str) -> tuple[Remedy, ...]:
     time_first = Remedy(
         "Recurrent and attention layers expect time in dimension 0 unless they are told otherwise.",
         f"{module if any(kind in module for kind in kinds) else 'nn.LSTM'}(…, batch_first=True)",
+        Patch("samples-first"),
     )
     return (time_first, kept) if any(kind in module for kind in kinds) else (kept, time_first)

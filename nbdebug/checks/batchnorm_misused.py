@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import NormFacts, Norms
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["batchnorm_misused"]
@@ -79,8 +79,16 @@ def _finding(
             "source": "Ioffe and Szegedy (2015); the documentation of torch.nn.BatchNorm",
         },
         remedies=(
-            Remedy("Drop an incomplete last batch.", "DataLoader(…, drop_last=True)"),
-            Remedy("Let statistics move by a tenth a batch.", "nn.BatchNorm2d(channels, momentum=0.1)"),
-            Remedy("Normalise without the batch.", "nn.GroupNorm(8, channels)"),
+            Remedy(
+                "Drop an incomplete last batch.",
+                "DataLoader(…, drop_last=True)",
+                Patch("drop-last-batch") if what == "last batch" else None,
+            ),
+            Remedy(
+                "Let statistics move by a tenth a batch.",
+                "nn.BatchNorm2d(channels, momentum=0.1)",
+                Patch("norm-momentum") if what == "momentum" else None,
+            ),
+            Remedy("Normalise without the batch.", "nn.GroupNorm(8, channels)", Patch("group-norm")),
         ),
     )

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["clamped_output"]
 
 SCORES = ("softmax", "differences", "logistic")
-REMEDY = Remedy("Let the last layer be linear: no activation behind it.", "return self.head(hidden)")
+REMEDY = Remedy(
+    "Let the last layer be linear: no activation behind it.",
+    "return self.head(hidden)",
+    Patch("drop-last-activation"),
+)
 
 
 @check(explains=("batch-not-memorised", "worse-than-baseline", "dead-units", "saturated-units", "vanishing-gradients"))

@@ -11,13 +11,17 @@ import numpy as np
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import ClassWeighting, LoaderSweep
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["class_imbalance"]
 
 REMEDIES = (
-    Remedy("Weigh the loss.", "nn.CrossEntropyLoss(weight=len(y) / (classes * torch.bincount(y)))"),
+    Remedy(
+        "Weigh the loss.",
+        "nn.CrossEntropyLoss(weight=len(y) / (classes * torch.bincount(y)))",
+        Patch("weigh-classes"),
+    ),
     Remedy("Draw rare classes more often.", "WeightedRandomSampler(1 / torch.bincount(y)[y], len(y))"),
 )
 

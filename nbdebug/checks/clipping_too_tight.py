@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import Loop
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["clipping_too_tight"]
@@ -40,6 +40,7 @@ def clipping_too_tight(loop: Loop, *, kept: float = 1e-3) -> Iterator[Finding]: 
                 Remedy(
                     "Clip at the size that gradients usually have.",
                     f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={raw:.1g})",
+                    Patch("plain-loop", {"clip": raw}),
                 ),
             ),
             exhibit=Bars(("after backward", "used by the step"), (raw, used), title="Gradient norm", log=True),

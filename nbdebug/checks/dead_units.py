@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["dead_units"]
@@ -63,8 +63,13 @@ def _finding(layer: UnitFacts, activity: UnitActivity, share: float) -> Finding:
             "source": "SageMaker Debugger; TheDeepChecker",
         },
         remedies=(
-            Remedy("Start the bias at zero.", f"nn.init.zeros_(model.{layer.path}.bias)"),
-            Remedy("Use an activation that never is quite silent.", "nn.LeakyReLU(0.01)"),
+            Remedy(
+                "Start the bias at zero.",
+                f"nn.init.zeros_(model.{layer.path}.bias)",
+                Patch("zero-bias", {"path": layer.path}),
+            ),
+            Remedy("Use an activation that never is quite silent.", "nn.LeakyReLU(0.01)", Patch("leaky-activations")),
+            Remedy("Draw the weights anew by their fan.", "layer.reset_parameters()", Patch("reinitialise")),
         ),
         exhibit=Bars(
             tuple(la.path for la in activity.layers),

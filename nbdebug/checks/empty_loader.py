@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LoaderSweep
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["empty_loader"]
@@ -37,7 +37,11 @@ def empty_loader(sweep: LoaderSweep) -> Iterator[Finding]:
         remedy = Remedy("Measure what reading one sample costs.", "%time loader.dataset[0]")
     elif total is not None and size is not None and size > total:
         says = f"With drop_last and batches of {size}, a data set of {total} samples gives no batch."
-        remedy = Remedy("Keep the incomplete batch, or make batches smaller.", "DataLoader(…, drop_last=False)")
+        remedy = Remedy(
+            "Keep the incomplete batch, or make batches smaller.",
+            "DataLoader(…, drop_last=False)",
+            Patch("reload-batches", {"drop_last": False}),
+        )
     else:
         of = f" of its {total} samples" if total else ""
         says = f"The loader gives no batch{of}: its sampler or its source is empty."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import EvalNoise
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["eval_not_deterministic"]
@@ -51,9 +51,21 @@ def eval_not_deterministic(noise: EvalNoise, *, change: float = 1e-3) -> Iterato
             "source": "a model in eval mode without chance gives exactly 0",
         },
         remedies=(
-            Remedy("Tell functional dropout the mode.", "F.dropout(x, p, training=self.training)"),
-            Remedy("Add noise in training only.", "if self.training:\n    x = x + noise"),
-            Remedy("Keep layers where eval() reaches them.", "self.layers = nn.ModuleList(layers)"),
+            Remedy(
+                "Tell functional dropout the mode.",
+                "F.dropout(x, p, training=self.training)",
+                Patch("no-chance-in-eval") if "dropout" in kinds else None,
+            ),
+            Remedy(
+                "Add noise in training only.",
+                "if self.training:\n    x = x + noise",
+                Patch("no-chance-in-eval") if "dropout" not in kinds else None,
+            ),
+            Remedy(
+                "Keep layers where eval() reaches them.",
+                "self.layers = nn.ModuleList(layers)",
+                Patch("hold-hidden-layers"),
+            ),
         ),
         exhibit=Bars(("other random numbers", "the same"), (noise.changed, noise.repeated)),
     )

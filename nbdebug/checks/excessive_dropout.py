@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import DropoutShares
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["excessive_dropout"]
@@ -43,7 +43,7 @@ def excessive_dropout(
                 "threshold": share,
                 "source": "37 reasons, 30; Srivastava et al. 2014",
             },
-            remedies=(Remedy("Drop less.", "nn.Dropout(0.3)"),),
+            remedies=(Remedy("Drop less.", "nn.Dropout(0.3)", Patch("limit-dropout", {"share": 0.3})),),
             exhibit=Bars(
                 tuple(p.path for p in dropped.places), tuple(p.share for p in dropped.places), band=(0.0, 0.5)
             ),

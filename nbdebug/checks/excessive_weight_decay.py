@@ -8,10 +8,21 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import DecayRace, FirstPass, InitialWeights
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["excessive_weight_decay"]
+
+LESS = Remedy(
+    "Pull less.",
+    "torch.optim.AdamW(model.parameters(), lr=…, weight_decay=0.01)",
+    Patch("set-optimizer-option", {"option": "weight_decay", "value": 0.01}),
+)
+NONE = Remedy(
+    "Begin without weight decay.",
+    'for group in optimizer.param_groups:\n    group["weight_decay"] = 0',
+    Patch("set-optimizer-option", {"option": "weight_decay", "value": 0.0}),
+)
 
 
 @check(explains=("batch-not-memorised", "unusual-optimizer"))
@@ -74,7 +85,7 @@ def _finding(race: DecayRace, threshold: float, severity: Severity) -> Finding:
             "threshold": threshold,
             "source": "37 reasons, 30; compared within the run",
         },
-        remedies=(Remedy("Pull less.", "torch.optim.AdamW(model.parameters(), lr=…, weight_decay=0.01)"),),
+        remedies=(LESS, NONE),
         exhibit=Lines(
             tuple((name, tuple(map(float, range(len(losses)))), losses) for name, losses in curves),
             title="A short training with and without weight decay",

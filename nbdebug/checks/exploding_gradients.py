@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientFlow, TimeFlow, Trend
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["exploding_gradients"]
@@ -50,8 +50,14 @@ def exploding_gradients(
 
 def _remedies() -> tuple[Remedy, ...]:
     return (
-        Remedy("Initialise for the fan.", "nn.init.kaiming_normal_(layer.weight)"),
-        Remedy("Clip what is left.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        Remedy(
+            "Initialise for the fan.", "nn.init.kaiming_normal_(layer.weight)", Patch("reinitialise", {"gain": "relu"})
+        ),
+        Remedy(
+            "Clip what is left.",
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+            Patch("clip-gradients", {"norm": 1.0}),
+        ),
     )
 
 

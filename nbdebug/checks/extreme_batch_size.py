@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import EpochOrder, LoaderSweep, LoneSample
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["extreme_batch_size"]
@@ -64,5 +64,11 @@ def _finding(says: str, where: str, severity: Severity, size: int, sweep: Loader
         where=where,
         severity=severity,
         evidence={"batch size": size, "samples": sweep.total, "threshold": 1, "source": "37 reasons, 11"},
-        remedies=(Remedy("Drop an incomplete last batch, or use another size.", "DataLoader(…, 32, drop_last=True)"),),
+        remedies=(
+            Remedy(
+                "Drop an incomplete last batch, or use another size.",
+                "DataLoader(…, 32, drop_last=True)",
+                Patch("reload-batches", {"size": 32, "drop_last": True}),
+            ),
+        ),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from nbdebug.evidence import FirstWeights
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["feature_scales_apart"]
@@ -58,7 +58,11 @@ def feature_scales_apart(
                     "source": "Karpathy, debugging neural networks: scale the inputs alike",
                 },
                 remedies=(
-                    Remedy("Standardise every column by itself.", "x = (x - x.mean(0)) / x.std(0)"),
+                    Remedy(
+                        "Standardise every column by itself.",
+                        "x = (x - x.mean(0)) / x.std(0)",
+                        Patch("standardise-inputs", {"axis": 1 if "Conv" in layer.module else -1}),
+                    ),
                     Remedy("Let the model do it.", f"nn.Sequential(nn.BatchNorm1d({layer.features}), model)"),
                 ),
                 exhibit=Bars(

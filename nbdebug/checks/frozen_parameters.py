@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientReach, ParameterReach
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["frozen_parameters"]
@@ -82,5 +82,11 @@ def _finding(group: Sequence[ParameterReach], severity: str, where: str, says: s
             "threshold": "a frozen layer behind a trained one",
             "source": SOURCE,
         },
-        remedies=(Remedy("Let it learn.", f"model.{where}.requires_grad_(True)".replace("model.model", "model")),),
+        remedies=(
+            Remedy(
+                "Let it learn.",
+                f"model.{where}.requires_grad_(True)".replace("model.model", "model"),
+                Patch("unfreeze", {"parameters": [p.name for p in group]}),
+            ),
+        ),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import Loop
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["gradients_accumulate"]
@@ -41,6 +41,7 @@ def gradients_accumulate(loop: Loop) -> Iterator[Finding]:
             Remedy(
                 "Clear the gradients before each backward pass.",
                 "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+                Patch("clear-gradients"),
             ),
         ),
         exhibit=Bars(

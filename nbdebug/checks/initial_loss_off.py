@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import FirstGuess, InitialLoss
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["initial_loss_off"]
@@ -67,8 +67,12 @@ def _too_high(first: FirstGuess, limit: float) -> Finding:
             "source": "37 reasons, 17; TheDeepChecker",
         },
         remedies=(
-            Remedy("Start the last layer small.", "nn.init.normal_(head.weight, std=0.01); nn.init.zeros_(head.bias)"),
-            Remedy("Normalise the inputs.", "x = (x - x.mean(0)) / x.std(0)"),
+            Remedy(
+                "Start the last layer small.",
+                "nn.init.normal_(head.weight, std=0.01); nn.init.zeros_(head.bias)",
+                Patch("small-head"),
+            ),
+            Remedy("Normalise the inputs.", "x = (x - x.mean(0)) / x.std(0)", Patch("standardise-inputs")),
         ),
         exhibit=Bars(("first loss", "guessing", "best constant"), (first.loss, first.guess, first.constant)),
     )

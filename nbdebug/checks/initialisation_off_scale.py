@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import InitialWeights, RescaledStart, WeightFacts
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["initialisation_off_scale"]
@@ -80,7 +80,11 @@ def _finding(odd: Sequence[WeightFacts], start: RescaledStart, threshold: float,
             "source": "He et al. 2015, Glorot and Bengio 2010; TheDeepChecker",
         },
         remedies=(
-            Remedy("Initialise for the fan.", f"nn.init.kaiming_normal_(model.{first.path}.{first.name})"),
+            Remedy(
+                "Initialise for the fan.",
+                f"nn.init.kaiming_normal_(model.{first.path}.{first.name})",
+                Patch("reinitialise", {"paths": [w.path for w in odd]}),
+            ),
             Remedy("Or keep torch's own start.", f"model.{first.path}.reset_parameters()"),
         ),
         exhibit=_curves(start),

@@ -8,7 +8,7 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LabelTrials, LoaderSweep
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["invalid_labels"]
@@ -57,7 +57,13 @@ def invalid_labels(
             f"it does not with 0 and 1.",
             where=labels.name,
             evidence={**evidence, "threshold": 1},
-            remedies=(Remedy("Write the two classes as 0 and 1.", "target = (target > target.min()).float()"),),
+            remedies=(
+                Remedy(
+                    "Write the two classes as 0 and 1.",
+                    "target = (target > target.min()).float()",
+                    Patch("binary-labels", {"low": labels.low}),
+                ),
+            ),
         )
     else:
         yield from _unused(sweep, labels, samples, many, evidence)
@@ -77,8 +83,12 @@ def _outside(sweep: LoaderSweep, labels: LabelTrials, evidence: dict[str, object
         says += "; they count from 1"
     elif wraps is not None:
         says += f"; the loss takes {wraps.value:g} for class {wraps.same_as}"
-    shift = Remedy("Count from 0.", "target = target - 1")
-    room = Remedy("Let the loss ignore them, or give the model more outputs.", "nn.CrossEntropyLoss(ignore_index=-1)")
+    shift = Remedy("Count from 0.", "target = target - 1", Patch("shift-labels", {"by": -1}) if from_one else None)
+    room = Remedy(
+        "Let the loss ignore them, or give the model more outputs.",
+        "nn.CrossEntropyLoss(ignore_index=-1)",
+        Patch("ignore-labels", {"values": [trial.value for trial in bad]}),
+    )
     return Finding(
         f"{says}.",
         where=labels.name,

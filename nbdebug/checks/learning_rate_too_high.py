@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import Curve, RateTrials
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["learning_rate_too_high"]
@@ -43,6 +43,7 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
             Remedy(
                 f"Lower the learning rate to {works.learning_rate:g}.",
                 f'for group in optimizer.param_groups:\n    group["lr"] = {works.learning_rate:g}',
+                Patch("multiply-learning-rate", {"factor": works.learning_rate / trials.rate}),
             ),
         ),
         exhibit=Lines.of_losses(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import RateTrials
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["learning_rate_too_low"]
@@ -55,6 +55,7 @@ def learning_rate_too_low(
             Remedy(
                 f"Raise the learning rate to about {works.learning_rate:g}.",
                 f'for group in optimizer.param_groups:\n    group["lr"] = {works.learning_rate:g}',
+                Patch("multiply-learning-rate", {"factor": works.learning_rate / trials.rate}),
             ),
         ),
         exhibit=Lines.of_losses(

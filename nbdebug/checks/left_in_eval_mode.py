@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import StepModes
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["left_in_eval_mode"]
@@ -44,5 +44,11 @@ def _finding(modes: StepModes, says: str, severity: Severity) -> Finding:
             "threshold": 0,
             "source": "37 reasons, 32",
         },
-        remedies=(Remedy("Switch back after every evaluation.", "model.train()"),),
+        remedies=(
+            Remedy(
+                "Switch back after every evaluation.",
+                "model.train()",
+                Patch("switch-to-training") if modes.has_step else None,
+            ),
+        ),
     )

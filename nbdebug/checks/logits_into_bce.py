@@ -7,10 +7,21 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossResponse
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["logits_into_bce"]
+
+CROSS_ENTROPY = Remedy(
+    "Use cross-entropy, which takes raw scores.",
+    "loss_fn = nn.CrossEntropyLoss()",
+    Patch("replace-loss", {"loss": "cross-entropy"}),
+)
+WITH_LOGITS = Remedy(
+    "Use the loss that takes raw scores.",
+    "loss_fn = nn.BCEWithLogitsLoss()",
+    Patch("replace-loss", {"loss": "binary with logits"}),
+)
 
 
 @check(
@@ -40,11 +51,7 @@ def logits_into_bce(
         if not outside and not could:
             continue
         many = head.target is not None and head.target.shape != head.shape and head.classes > 1
-        remedy = (
-            Remedy("Use cross-entropy, which takes raw scores.", "loss_fn = nn.CrossEntropyLoss()")
-            if many
-            else Remedy("Use the loss that takes raw scores.", "loss_fn = nn.BCEWithLogitsLoss()")
-        )
+        remedy = CROSS_ENTROPY if many else WITH_LOGITS
         yield Finding(
             f"{response.begins} expects probabilities, but {head.place} ({head.module}) gives values between "
             f"{head.seen_low:.3g} and {head.seen_high:.3g}"
@@ -61,6 +68,10 @@ def logits_into_bce(
             },
             remedies=(
                 remedy,
-                Remedy("Or squash the outputs.", f"return scores.{'softmax(dim=1)' if many else 'sigmoid()'}"),
+                Remedy(
+                    "Or squash the outputs.",
+                    f"return scores.{'softmax(dim=1)' if many else 'sigmoid()'}",
+                    Patch("put-behind-model", {"function": "softmax" if many else "sigmoid"}),
+                ),
             ),
         )

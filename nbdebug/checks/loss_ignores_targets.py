@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import TargetInfluence
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["loss_ignores_targets"]
@@ -44,5 +44,11 @@ def loss_ignores_targets(
                 "threshold": influence,
                 "source": "37 reasons, 18: check your loss function",
             },
-            remedies=(Remedy("Compare the outputs with the target of the batch.", "loss = loss_fn(output, target)"),),
+            remedies=(
+                Remedy(
+                    "Compare the outputs with the target of the batch.",
+                    "loss = loss_fn(output, target)",
+                    Patch("replace-loss", {"loss": "usual"}),
+                ),
+            ),
         )

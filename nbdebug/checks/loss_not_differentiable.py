@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import LossGradient
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["loss_not_differentiable"]
@@ -57,16 +57,24 @@ def _what(loss: LossGradient) -> tuple[str, Remedy] | None:
     if loss.numbers == 0:
         tensor = Remedy("Return the tensor of the loss.", "return loss")
         return f"The loss is a {loss.kind} and not a number; nothing can go backward from it.", tensor
-    soft = Remedy("Use a loss that changes smoothly with the outputs.", "loss = nn.functional.cross_entropy(logits, y)")
+    soft = Remedy(
+        "Use a loss that changes smoothly with the outputs.",
+        "loss = nn.functional.cross_entropy(logits, y)",
+        Patch("replace-loss", {"loss": "usual"}),
+    )
     if not loss.reaches_output:
         if not loss.output_requires_grad and loss.cut not in ("loss_fn", "compute_loss"):
-            keep = Remedy("Keep the outputs in the graph: no detach, .data, NumPy or no_grad in the forward.")
+            keep = Remedy(
+                "Keep the outputs in the graph: no detach, .data, NumPy or no_grad in the forward.",
+                "return self.head(x)",
+                Patch("keep-graph"),
+            )
             return f"The outputs carry no gradient: it is cut in {loss.cut}, so the loss cannot train anything.", keep
         new = ", being a new tensor," if loss.requires_grad else ""
         kind = f"a Python {loss.kind}" if loss.kind in ("float", "int") else f"a {loss.kind}{new} without a way back"
         return f"The loss is {kind}: none of the {loss.trainable:,} parameters gets a gradient from it.", soft
     if loss.numbers > 1:
-        mean = Remedy("Reduce the loss to one number.", "loss = loss.mean()")
+        mean = Remedy("Reduce the loss to one number.", "loss = loss.mean()", Patch("reduce-loss"))
         return f"The loss holds {loss.numbers} numbers; backward() needs one.", mean
     if loss.flat:
         return "The loss changes with the outputs, but its gradient is zero everywhere: it goes in steps.", soft

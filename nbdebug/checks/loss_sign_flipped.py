@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossResponse
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["loss_sign_flipped"]
@@ -46,7 +46,11 @@ def loss_sign_flipped(
                     "source": "Full Stack Deep Learning, lecture 7: if the error goes up, look for a flipped sign",
                 },
                 remedies=(
-                    Remedy("Change the sign.", "loss = -log_probabilities.mean()  # a likelihood is maximised"),
+                    Remedy(
+                        "Change the sign.",
+                        "loss = -log_probabilities.mean()  # a likelihood is maximised",
+                        Patch("negate-loss"),
+                    ),
                     Remedy("Use torch's own loss.", "loss = nn.functional.cross_entropy(logits, y)"),
                 ),
                 exhibit=Bars(("toward the target", "away from it"), (head.toward, 1 - head.toward), unit="share"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import BatchScaling
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["loss_sums_over_batch"]
@@ -53,7 +53,11 @@ def loss_sums_over_batch(
             "source": "37 reasons, 18",
         },
         remedies=(
-            Remedy("Take the mean over the samples.", 'loss_fn = nn.CrossEntropyLoss(reduction="mean")'),
+            Remedy(
+                "Take the mean over the samples.",
+                'loss_fn = nn.CrossEntropyLoss(reduction="mean")',
+                Patch("average-loss"),
+            ),
             Remedy("Or divide the sum.", "loss = loss / len(x)"),
         ),
         exhibit=Bars(("one batch", "the batch twice"), (scaling.once, scaling.twice), unit="loss"),

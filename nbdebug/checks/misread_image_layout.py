@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import FirstLayer, FirstWeights, ImageLayout
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["misread_image_layout"]
 
 SOURCE = "37 reasons, 1; neighbours in a picture are alike"
-PERMUTE = Remedy("Move the channels, do not reshape them.", "x = x.permute(0, 3, 1, 2)")
+PERMUTE = Remedy("Move the channels, do not reshape them.", "x = x.permute(0, 3, 1, 2)", Patch("reread-images"))
 
 
 @check(explains=("worse-than-baseline", "destructive-augmentation"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import Linearity, LinearPair
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["missing_nonlinearity"]
@@ -55,6 +55,12 @@ def _finding(says: str, pair: LinearPair, linearity: Linearity, severity: Severi
             "source": "37 reasons, 24; a composition of affine maps is affine",
         },
         remedies=(
-            Remedy("Put an activation between them.", f"x = self.{pair.second}(torch.relu(self.{pair.first}(x)))"),
+            Remedy(
+                "Put an activation between them.",
+                f"x = self.{pair.second}(torch.relu(self.{pair.first}(x)))",
+                Patch(
+                    "activation-between", {"layers": list(dict.fromkeys(p.first for p in linearity.chain or (pair,)))}
+                ),
+            ),
         ),
     )

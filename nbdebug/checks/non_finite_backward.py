@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import FinitePasses
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["non_finite_backward"]
@@ -49,7 +49,11 @@ def non_finite_backward(passes: FinitePasses) -> Iterator[Finding]:
             "source": "a gradient has to be finite to be followed",
         },
         remedies=(
-            Remedy("Keep the argument away from the point without a slope.", "torch.sqrt(x.clamp_min(1e-8))"),
+            Remedy(
+                "Keep the argument away from the point without a slope.",
+                "torch.sqrt(x.clamp_min(1e-8))",
+                Patch("guard-operation", {"operation": "sqrt"}),
+            ),
             Remedy(
                 "Make the branch that is not taken harmless before the operation.",
                 "safe = torch.where(ok, x, 1.0); y = torch.where(ok, safe.log(), 0.0)",

@@ -6,19 +6,35 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import FinitePasses, NonFinite
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["non_finite_forward"]
 
 _CURES = {
-    "log": Remedy("Keep the argument of the logarithm away from zero.", "torch.log(p.clamp_min(1e-8))"),
-    "div": Remedy("Keep the divisor away from zero.", "a / (b + 1e-8)"),
-    "sqrt": Remedy("Keep the argument of the root positive.", "torch.sqrt(x.clamp_min(0) + 1e-8)"),
+    "log": Remedy(
+        "Keep the argument of the logarithm away from zero.",
+        "torch.log(p.clamp_min(1e-8))",
+        Patch("guard-operation", {"operation": "log"}),
+    ),
+    "div": Remedy("Keep the divisor away from zero.", "a / (b + 1e-8)", Patch("guard-operation", {"operation": "div"})),
+    "sqrt": Remedy(
+        "Keep the argument of the root positive.",
+        "torch.sqrt(x.clamp_min(0) + 1e-8)",
+        Patch("guard-operation", {"operation": "sqrt"}),
+    ),
     "exp": Remedy("Subtract the maximum first, or use a function that does.", "torch.softmax(x, dim=-1)"),
     "softmax": Remedy("A row that is masked everywhere has no softmax: leave one entry, or use a finite mask.", ""),
-    "parameter": Remedy("Initialise the parameter: torch.empty leaves whatever was in memory.", "nn.init.normal_(w)"),
-    "std": Remedy("The spread of one value is NaN: ask for it with correction=0.", "x.std(correction=0)"),
+    "parameter": Remedy(
+        "Initialise the parameter: torch.empty leaves whatever was in memory.",
+        "nn.init.normal_(w)",
+        Patch("reinitialise"),
+    ),
+    "std": Remedy(
+        "The spread of one value is NaN: ask for it with correction=0.",
+        "x.std(correction=0)",
+        Patch("uncorrected-spread"),
+    ),
 }
 
 

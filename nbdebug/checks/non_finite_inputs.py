@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import BadValuesReach, LoaderSweep, PartFacts
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["non_finite_inputs"]
@@ -49,7 +49,9 @@ def non_finite_inputs(sweep: LoaderSweep, reach: BadValuesReach | None) -> Itera
             },
             remedies=(
                 Remedy(
-                    "Leave the samples out, or fill the gaps before the data set is made.", "x = torch.nan_to_num(x)"
+                    "Leave the samples out, or fill the gaps before the data set is made.",
+                    "x = torch.nan_to_num(x)",
+                    Patch("fill-gaps"),
                 ),
             ),
         )

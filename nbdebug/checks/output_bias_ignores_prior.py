@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import FirstGuess, InitialLoss
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["output_bias_ignores_prior"]
@@ -49,7 +49,7 @@ def output_bias_ignores_prior(
                     "threshold": gap,
                     "source": "Karpathy's recipe: init well",
                 },
-                remedies=(Remedy(_why(first), _code(first)),),
+                remedies=(Remedy(_why(first), _code(first), _patch(first)),),
                 exhibit=Bars(("first loss", "guessing", "best constant"), (first.loss, first.guess, first.constant)),
             )
 
@@ -63,3 +63,7 @@ def _code(first: FirstGuess) -> str:
     values = ", ".join(f"{value:g}" for value in first.best)
     more = ", …" if len(first.best) == 12 else ""
     return f"with torch.no_grad():\n    head.bias.copy_(torch.tensor([{values}{more}]))"
+
+
+def _patch(first: FirstGuess) -> Patch | None:
+    return Patch("set-bias", {"values": list(first.best)}) if len(first.best) < 12 else None

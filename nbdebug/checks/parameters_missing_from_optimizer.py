@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nbdebug.evidence import GradientReach, InitialWeights, OptimizerCoverage
 from nbdebug.evidence.parts import parts_of
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["parameters_missing_from_optimizer"]
@@ -84,7 +84,11 @@ def _finding(says: str, where: str, names: Sequence[str], coverage: OptimizerCov
             "source": SOURCE,
         },
         remedies=(
-            Remedy("Make the optimizer last.", f"optimizer = {coverage.optimizer}(model.parameters(), lr=…)"),
+            Remedy(
+                "Make the optimizer last.",
+                f"optimizer = {coverage.optimizer}(model.parameters(), lr=…)",
+                Patch("train-everything"),
+            ),
             Remedy("Or add what is new to it.", f"optimizer.add_param_group({{'params': model.{where}.parameters()}})"),
         ),
     )

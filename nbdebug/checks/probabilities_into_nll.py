@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["probabilities_into_nll"]
@@ -50,8 +50,13 @@ def probabilities_into_nll(
                     Remedy(
                         "Use cross-entropy, which takes raw scores.",
                         "loss_fn = nn.CrossEntropyLoss()  # and no softmax in the model",
+                        Patch("replace-loss", {"loss": "cross-entropy"}),
                     ),
-                    Remedy("Or end the model with log_softmax.", "return scores.log_softmax(dim=1)"),
+                    Remedy(
+                        "Or end the model with log_softmax.",
+                        "return scores.log_softmax(dim=1)",
+                        Patch("put-behind-model", {"function": _to_log_probabilities(head)}),
+                    ),
                 ),
             )
 
@@ -60,3 +65,7 @@ def _kind(head: HeadResponse) -> str:
     if head.scale == "probabilities":
         return "probabilities"
     return "between 0 and 1" if head.is_unit_interval else "raw scores" if head.high > 0 else "not normalised"
+
+
+def _to_log_probabilities(head: HeadResponse) -> str:
+    return "log" if head.scale == "probabilities" else "log-softmax"

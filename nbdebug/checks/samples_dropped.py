@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import EpochOrder
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["samples_dropped"]
+
+KEEP = Patch("keep-every-sample")
 
 
 @check
@@ -40,7 +42,7 @@ def samples_dropped(
             yield _finding(
                 order, lost, "suspect", dropped,
                 f"drop_last leaves {lost} of {order.total} samples out of every pass, because batches hold {size}",
-                Remedy("Keep the last batch, or make batches smaller.", "DataLoader(…, drop_last=False)"),
+                Remedy("Keep the last batch, or make batches smaller.", "DataLoader(…, drop_last=False)", KEEP),
             )  # fmt: skip
         return
     covered = order.distinct_in_two + order.elsewhere

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["saturated_units"]
@@ -55,8 +55,8 @@ def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Fi
             "source": "SageMaker Debugger: saturated in more than half of the layer",
         },
         remedies=(
-            Remedy("Start smaller.", f"nn.init.xavier_uniform_(model.{layer.path}.weight)"),
-            Remedy("Normalise what goes in.", "x = (x - mean) / std"),
+            Remedy("Start smaller.", f"nn.init.xavier_uniform_(model.{layer.path}.weight)", Patch("reinitialise")),
+            Remedy("Normalise what goes in.", "x = (x - mean) / std", Patch("standardise-inputs")),
         ),
         exhibit=Bars(
             tuple(la.path for la in bounded),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import Schedule
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["schedule_reaches_zero"]
@@ -62,6 +62,7 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
             Remedy(
                 "Make the schedule as long as the training.",
                 "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs * len(loader))",
+                Patch("slow-schedule", {"times": 100}),
             ),
         ),
         exhibit=Lines(

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossResponse
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["sigmoid_before_bce_with_logits"]
+
+LOGITS = Patch("replace-loss", {"loss": "binary with logits"})
 
 
 @check(explains=("clamped-output", "batch-not-memorised", "worse-than-baseline", "vanishing-gradients"))
@@ -55,8 +57,13 @@ def sigmoid_before_bce_with_logits(
                     "Leave the sigmoid out of the forward; the loss has it.",
                     "logits = model(x)\nloss = nn.functional.binary_cross_entropy_with_logits(logits, y)\n"
                     "probabilities = logits.sigmoid()  # only to look at",
+                    Patch("drop-last-activation", {"inverse": "logit"}) if squashed else LOGITS,
                 ),
-                Remedy("Or keep the sigmoid and use the loss that expects it.", "loss_fn = nn.BCELoss()"),
+                Remedy(
+                    "Or keep the sigmoid and use the loss that expects it.",
+                    "loss_fn = nn.BCELoss()",
+                    Patch("replace-loss", {"loss": "binary"}) if squashed else None,
+                ),
             ),
             exhibit=Bars(("guessing", "perfect, squashed", "perfect, logits"), (chance, best, least), unit="loss"),
         )

@@ -9,7 +9,7 @@ import numpy as np
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LoaderSweep
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["single_class_batches"]
@@ -60,7 +60,7 @@ def single_class_batches(
                     "threshold": p,
                     "source": "37 reasons, 10",
                 },
-                remedies=(Remedy("Shuffle the samples.", "DataLoader(…, shuffle=True)"),),
+                remedies=(Remedy("Shuffle the samples.", "DataLoader(…, shuffle=True)", Patch("shuffle")),),
                 exhibit=Bars(("batches of one class", "by chance"), (float(sum(single)), sum(expected))),
             )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["softmax_before_cross_entropy"]
@@ -17,11 +17,18 @@ REMEDIES = (
     Remedy(
         "Give the loss the raw scores: leave the softmax out of the forward, and apply it only to show probabilities.",
         "logits = model(x)\nloss = nn.functional.cross_entropy(logits, y)\nprobabilities = logits.softmax(dim=1)",
+        Patch("drop-last-activation", {"inverse": "log"}),
     ),
     Remedy(
         "If the model has to return probabilities, take their logarithm and use NLLLoss.",
         "loss = nn.functional.nll_loss(model(x).clamp_min(1e-8).log(), y)",
+        Patch("put-behind-model", {"function": "log"}),
     ),
+)
+IN_THE_LOSS = Remedy(
+    "Leave the softmax out of your loss; cross-entropy has its own.",
+    "loss_fn = nn.CrossEntropyLoss()",
+    Patch("replace-loss", {"loss": "cross-entropy"}),
 )
 
 
@@ -73,6 +80,6 @@ def _found(head: HeadResponse, response: LossResponse, where: str, does: str) ->
             "threshold": "more than 10 % of the way from guessing to perfect is out of reach",
             "source": "37 reasons, 19; Full Stack Deep Learning, lecture 7",
         },
-        remedies=REMEDIES,
+        remedies=(IN_THE_LOSS,) if head.family == "softmax-twice" else REMEDIES,
         exhibit=Bars(("guessing", "perfect, after softmax", "perfect, logits"), (chance, best, least), unit="loss"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import HeadResponse, LossResponse
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["softmax_over_wrong_dim"]
@@ -44,7 +44,13 @@ def softmax_over_wrong_dim(response: LossResponse) -> Iterator[Finding]:
             f"The outputs of {path} ({module}) sum to 1 over the {response.batch_size} samples of the batch.",
             where=path,
             evidence={"dimension": 0, "threshold": "sums within 0.001 of 1", "source": "Karpathy's recipe"},
-            remedies=(Remedy("Take the softmax within each sample.", "weights = scores.softmax(dim=-1)"),),
+            remedies=(
+                Remedy(
+                    "Take the softmax within each sample.",
+                    "weights = scores.softmax(dim=-1)",
+                    Patch("softmax-dimension", {"wrong": 0, "right": -1}),
+                ),
+            ),
         )
 
 
@@ -79,7 +85,15 @@ def _found(response: LossResponse, head: HeadResponse, where: str, wrong: int, d
             "source": "Karpathy's recipe; documentation of torch.nn.Softmax",
         },
         remedies=(
-            Remedy("Name the dimension of the classes.", f"scores.log_softmax(dim={right})"),
-            Remedy("Cross-entropy wants raw scores, with the classes in dimension 1.", "loss_fn(scores, target)"),
+            Remedy(
+                "Name the dimension of the classes.",
+                f"scores.log_softmax(dim={right})",
+                Patch("softmax-dimension", {"wrong": wrong, "right": right}),
+            ),
+            Remedy(
+                "Cross-entropy wants raw scores, with the classes in dimension 1.",
+                "loss_fn(scores, target)",
+                Patch("drop-last-activation"),
+            ),
         ),
     )

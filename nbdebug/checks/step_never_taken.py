@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import Loop
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["step_never_taken"]
@@ -51,5 +51,5 @@ def step_never_taken(loop: Loop) -> Iterator[Finding]:
                 "calls that changed weights": moved,
                 "source": "what the loop did",
             },
-            remedies=(Remedy("Write the loop in this order.", LOOP),),
+            remedies=(Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import InitialWeights, StepSymmetry, SymmetricLayer
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["symmetric_initialisation"]
@@ -72,6 +72,12 @@ def _finding(layers: list[SymmetricLayer], severity: str, then: str) -> Finding:
             "threshold": "units come apart within a few steps",
             "source": "37 reasons, 28: symmetric units stay symmetric",
         },
-        remedies=(Remedy("Draw the weights at random.", f"nn.init.kaiming_normal_(model.{first.path}.{first.name})"),),
+        remedies=(
+            Remedy(
+                "Draw the weights at random.",
+                f"nn.init.kaiming_normal_(model.{first.path}.{first.name})",
+                Patch("reinitialise", {"paths": [layer.path for layer in layers]}),
+            ),
+        ),
         exhibit=Bars(("units", "different"), (float(first.units), float(first.distinct_after)), title=first.path),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import TargetAlignment
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["target_shape_mismatch"]
@@ -43,7 +43,9 @@ def target_shape_mismatch(
             where=alignment.name,
             severity="note" if alignment.assumed else "bug",
             evidence={**evidence, "pull at others": alignment.spill, "reshaped": alignment.mended, "threshold": spill},
-            remedies=(Remedy("Give both the same shape.", f"loss_fn(output, {alignment.reshape})"),),
+            remedies=(
+                Remedy("Give both the same shape.", f"loss_fn(output, {alignment.reshape})", Patch("shape-target")),
+            ),
             exhibit=Bars(("as it is", alignment.reshape), (alignment.spill, alignment.mended), title="Pull at others"),
         )
     elif alignment.warning and not alignment.assumed:
@@ -52,14 +54,18 @@ def target_shape_mismatch(
             where=alignment.name,
             severity="suspect",
             evidence={**evidence, "pull at others": alignment.spill, "threshold": spill},
-            remedies=(Remedy("Give both the same shape.", "assert output.shape == target.shape"),),
+            remedies=(
+                Remedy("Give both the same shape.", "assert output.shape == target.shape", Patch("shape-target")),
+            ),
         )
     elif alignment.error and _differ_by_ones(alignment):
         yield Finding(
             f"The loss refuses {shapes}: {alignment.error.splitlines()[0]}",
             where=alignment.name,
             evidence={**evidence, "error": alignment.error, "threshold": 0},
-            remedies=(Remedy("Give both the same shape.", "loss_fn(output, target.view_as(output))"),),
+            remedies=(
+                Remedy("Give both the same shape.", "loss_fn(output, target.view_as(output))", Patch("shape-target")),
+            ),
         )
 
 

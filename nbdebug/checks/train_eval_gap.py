@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import ModeGap
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["train_eval_gap"]
@@ -65,8 +65,12 @@ def _finding(
             "source": "TheDeepChecker: loss changed by more than 50 % between the modes",
         },
         remedies=(
-            Remedy("Let running statistics follow the batches.", "nn.BatchNorm2d(channels, momentum=0.1)"),
-            Remedy("Use a normalisation without running statistics.", "nn.GroupNorm(8, channels)"),
+            Remedy(
+                "Let running statistics follow the batches.",
+                "nn.BatchNorm2d(channels, momentum=0.1)",
+                Patch("norm-momentum"),
+            ),
+            Remedy("Use a normalisation without running statistics.", "nn.GroupNorm(8, channels)", Patch("group-norm")),
         ),
         exhibit=Bars(("training mode", "eval mode"), (train, evaluated), "Loss on the same batches"),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from nbdebug.evidence import FirstLayer, FirstWeights
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["unnormalised_inputs"]
@@ -52,8 +52,12 @@ def unnormalised_inputs(
 
 
 def _finding(layer: FirstLayer, kind: str, size: float, threshold: float) -> Finding:
-    divide = Remedy("Divide pixels by 255.", "x = x.float() / 255")
-    standardise = Remedy("Standardise with the statistics of the training data.", "x = (x - mean) / std")
+    divide = Remedy("Divide pixels by 255.", "x = x.float() / 255", Patch("scale-inputs", {"factor": 1 / 255}))
+    standardise = Remedy(
+        "Standardise with the statistics of the training data.",
+        "x = (x - mean) / std",
+        Patch("standardise-inputs", {"axis": 1 if "Conv" in layer.module else -1}),
+    )
     return Finding(
         f"The inputs arrive at {layer.path} ({layer.module}) {'far too ' + kind}: their size is {size:.3g} "
         f"(between {layer.low:.3g} and {layer.high:.3g} in {layer.samples} samples), where about 1 is due.",

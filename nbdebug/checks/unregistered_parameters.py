@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import HiddenParameter, HiddenParameters
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["unregistered_parameters"]
@@ -68,5 +68,11 @@ def _finding(place: str, facts: list[HiddenParameter], says: str, severity: str)
             "threshold": "every leaf of the graph is listed by model.parameters()",
             "source": SOURCE,
         },
-        remedies=(Remedy("Register what has to learn.", wrap),),
+        remedies=(
+            Remedy(
+                "Register what has to learn.",
+                wrap,
+                Patch("train-loss" if place.startswith("loss_fn.") else "register-hidden"),
+            ),
+        ),
     )

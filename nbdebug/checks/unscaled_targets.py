@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import TargetReach
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["unscaled_targets"]
@@ -57,7 +57,7 @@ def unscaled_targets(
             "threshold": large,
             "source": "debugging neural networks: scale the targets",
         },
-        remedies=(Remedy("Standardise the targets.", "y = (y - y.mean()) / y.std()"),),
+        remedies=(Remedy("Standardise the targets.", "y = (y - y.mean()) / y.std()", Patch("standardise-targets")),),
         exhibit=Bars(
             ("outputs", "best for low targets", "best", "best for high targets"),
             (reach.mean, reach.lowest, reach.best, reach.highest),

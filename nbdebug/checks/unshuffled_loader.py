@@ -9,12 +9,12 @@ import numpy as np
 
 from nbdebug.evidence import EpochOrder, LoaderSweep
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["unshuffled_loader"]
 
-SHUFFLE = Remedy("Shuffle the training data.", "DataLoader(…, shuffle=True)")
+SHUFFLE = Remedy("Shuffle the training data.", "DataLoader(…, shuffle=True)", Patch("shuffle"))
 SOURCE = "37 reasons, 7; a runs test on the order of the labels"
 
 

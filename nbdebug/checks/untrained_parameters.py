@@ -8,7 +8,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientReach, ParameterReach
 from nbdebug.evidence.parts import parts_of
 from nbdebug.exhibit import Table
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["untrained_parameters"]
@@ -60,7 +60,11 @@ def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: Gradien
         severity="note" if meant else "bug",
         evidence=_evidence(group, reach),
         remedies=(
-            Remedy("Keep tensors in the graph: no detach, .data, .item() or numpy() between layers.", "x = layer(x)"),
+            Remedy(
+                "Keep tensors in the graph: no detach, .data, .item() or numpy() between layers.",
+                "x = layer(x)",
+                Patch("keep-graph"),
+            ),
             Remedy("If these are meant to stay as they are, say so.", "part.requires_grad_(False)"),
         ),
         explains=() if reach.loss_has_gradient else ("loss-not-differentiable",),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import OptimizerFacts
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["unusual_optimizer"]
@@ -49,6 +49,7 @@ def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
                     Remedy(
                         "Take the usual value.",
                         f'optimizer.param_groups[{index}]["{name.split("[")[0]}"] = …  # {usual:g}',
+                        Patch("set-optimizer-option", {"option": name, "value": usual, "group": index}),
                     ),
                 ),
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import ShortRun
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["update_ratio_off"]
@@ -53,7 +53,7 @@ def update_ratio_off(
             "threshold": (too_small, too_large),
             "source": "37 reasons, 33; TheDeepChecker",
         },
-        remedies=(Remedy(f"Multiply the learning rate by about {1e-3 / max(middle, 1e-12):.0e}."),),
+        remedies=(_remedy(1e-3 / max(middle, 1e-12)),),
         exhibit=Bars(
             tuple(name for name, _ in known),
             tuple(ratio for _, ratio in known),
@@ -61,4 +61,12 @@ def update_ratio_off(
             log=True,
             band=(1e-4, 1e-1),
         ),
+    )
+
+
+def _remedy(factor: float) -> Remedy:
+    return Remedy(
+        f"Multiply the learning rate by about {factor:.0e}.",
+        f'for group in optimizer.param_groups:\n    group["lr"] *= {factor:.0e}',
+        Patch("multiply-learning-rate", {"factor": factor}),
     )

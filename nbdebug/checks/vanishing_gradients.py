@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientFlow, Trend
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["vanishing_gradients"]
@@ -62,8 +62,10 @@ def _finding(flow: GradientFlow, trend: Trend, lag: float, threshold: float, sev
             "source": "AutoTrainer: first over last below 1e-3; TheDeepChecker: shrinking from layer to layer",
         },
         remedies=(
-            Remedy("Let the gradient pass beside the layers.", "x = x + block(x)"),
-            Remedy("Normalise between layers, or change the activation.", "nn.BatchNorm1d(width), nn.ReLU()"),
+            Remedy("Let the gradient pass beside the layers.", "x = x + block(x)", Patch("shortcuts")),
+            Remedy("Normalise between layers.", "nn.LayerNorm(width)", Patch("normalise-between")),
+            Remedy("Initialise for the fan.", "layer.reset_parameters()", Patch("reinitialise", {"gain": "relu"})),
+            Remedy("Use an activation without flat ends.", "nn.ReLU()", Patch("relu-activations")),
         ),
         exhibit=Bars(
             tuple(layer.path for layer in flow.layers),

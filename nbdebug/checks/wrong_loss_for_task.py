@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse, TargetKind
-from nbdebug.finding import Finding, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["wrong_loss_for_task"]
@@ -16,10 +16,13 @@ SOURCE = "37 reasons, 16 and 18"
 CROSS_ENTROPY = Remedy(
     "One score for each class, and cross-entropy.",
     "head = nn.Linear(hidden, number_of_classes)\nloss_fn = nn.CrossEntropyLoss()  # with class ids as targets",
+    Patch("replace-loss", {"loss": "cross-entropy"}),
 )
+SQUARED = Remedy("A squared error.", "loss_fn = nn.MSELoss()", Patch("replace-loss", {"loss": "squared"}))
 BINARY = Remedy(
     "A binary loss with logits.",
     "loss_fn = nn.BCEWithLogitsLoss()\nloss = loss_fn(logits, y.float().view_as(logits))",
+    Patch("replace-loss", {"loss": "binary with logits"}),
 )
 
 
@@ -71,7 +74,7 @@ def _judge(head: HeadResponse, many_hot: float, most: int, evenness: float, orde
         if low >= -0.01 and high <= 1.01:
             return _binary_of(head, target)
         says = f"is a binary loss, but the targets go from {target.low:.3g} to {target.high:.3g}"
-        return says, "bug", CROSS_ENTROPY if target.integral else Remedy("A squared error.", "loss_fn = nn.MSELoss()")
+        return says, "bug", CROSS_ENTROPY if target.integral else SQUARED
     if head.family in ("squared", "distance") and _as_many(head):
         return _distance_of(head, target, most, evenness, order_p)
     return None
@@ -97,7 +100,7 @@ def _softmax_of(target: TargetKind, many_hot: float) -> Said | None:
         return says, "suspect", BINARY
     if target.low < -1e-3:
         says = f"expects classes or shares of classes, but the targets are real numbers from {target.low:.3g} to "
-        return f"{says}{target.high:.3g}", "bug", Remedy("A squared error.", "loss_fn = nn.MSELoss()")
+        return f"{says}{target.high:.3g}", "bug", SQUARED
     return None
 
 

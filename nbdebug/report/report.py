@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nbdebug.report.difference import Difference
+    from nbdebug.verification import Verification
 
 __all__ = ["SCHEMA", "Report"]
 
@@ -133,6 +134,14 @@ class Report:
         from nbdebug.report.writing import write
 
         return write(self, Path(path), include_samples=include_samples)
+
+    def verify(self, most: int = 1, *, time_limit: float | None = None, progress: bool = True) -> list[Verification]:
+        """Try the remedies of the likeliest causes on a copy: of the first so many that have one to try.
+
+        What comes of it stands in the report from then on. Nothing is applied to your own objects.
+        """
+        able = [finding for finding in self.alarms if any(remedy.verifiable for remedy in finding.remedies)]
+        return [finding.verify(time_limit=time_limit, progress=progress) for finding in able[:most]]
 
     def diff(self, after: Report) -> Difference:
         """Compare with a later report: what was fixed, what is new, what is still there, what was not looked at."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
@@ -63,6 +64,13 @@ class Subject:
         self.assumed_loss: LossChoice | None = None
         self._reading: Reading | None = None
         self._drawn: list[Batch] = []
+        self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every twin that is made of it
+
+    def derived(self, *patches: Callable[[Any], None]) -> Subject:
+        """Give a subject of the same things whose twins are patched; its feeds may be exchanged."""
+        other = copy.copy(self)
+        other.patches, other._drawn = (*self.patches, *patches), []
+        return other
 
     @property
     def feeds(self) -> list[Feed]:

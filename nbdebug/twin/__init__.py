@@ -198,6 +198,8 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     _poll_in_every_module(twin_model, control)
     if twin.optimizer is None:
         twin.optimizer, twin.owns_optimizer = _LateAdam(twin_model), True
+    for patch in subject.patches:
+        patch(twin)
     return twin
 
 

@@ -13,7 +13,7 @@ from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.task import class_dim, task_of
 
-__all__ = ["fit_of", "hurry", "judge", "learning_rate", "scale_learning_rate", "train_on"]
+__all__ = ["fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
 
 HASTE = 10.0
 EXPLODED = 100.0  # times the first loss: no healthy step does that
@@ -27,7 +27,7 @@ def train_on(twin: Twin, batch: Batch, steps: int, tell: Callable[[float], None]
     for step in range(steps):
         tell(step / steps)
         losses.append(twin.plain_step(batch))
-        if _is_clear(losses):
+        if is_clear(losses):
             break
     return Curve(tuple(losses), judge(losses, fit := fit_of(twin, batch)), learning_rate(twin), fit)
 
@@ -49,7 +49,8 @@ def hurry(twin: Twin) -> None:
         scale_learning_rate(twin, HASTE)
 
 
-def _is_clear(losses: list[float]) -> bool:
+def is_clear(losses: list[float]) -> bool:
+    """Whether more steps would change nothing in the answer: not finite, exploded, or learned."""
     if not math.isfinite(losses[-1]):
         return True
     if len(losses) > STEADY and min(losses[-3:]) > EXPLODED * max(abs(losses[0]), 1e-3):

@@ -1,0 +1,140 @@
+"""A short training in the user's own way, to be compared with the same training of a patched twin."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import islice
+
+import torch
+
+from nbdebug.control import Control
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import Fit, Practice
+from nbdebug.registry import probe
+from nbdebug.subject import Batch
+from nbdebug.subject.drawing import drawn, seed_all
+from nbdebug.subject.loss import total_of
+from nbdebug.twin import Twin
+from nbdebug.twin.task import class_dim
+from nbdebug.twin.training import fit_of, hurry, is_clear
+
+__all__ = ["practice"]
+
+STEPS = 300
+SECONDS = 6.0  # for the training; what it has come to by then is compared
+POOL = 24  # batches that are drawn in the loader's own order
+BATCHES = 12  # of them, one after the other from a random place on, the training goes over again and again
+DRAW_SECONDS = 4.0
+ANSWERED = 512  # samples, drawn at random, whose answers are judged
+
+
+@probe
+def practice(twin: Twin, control: Control) -> Practice:
+    """Train for a short while and see how well the answers are before and after."""
+    seed = torch.initial_seed()  # of this run; set again after what making the twin has drawn
+    seed_all(seed)
+    asked = _asked(twin, control)
+    seed_all(seed)
+    batches = _batches(twin)
+    before, fit_before = _losses(twin, batches, seed), _fit(twin, asked)
+    seed_all(seed)
+    hurry(twin)
+    losses = _train(twin, batches, control)
+    return Practice(
+        losses=tuple(losses),
+        before=before,
+        after=_losses(twin, batches, seed) if math.isfinite(losses[-1]) else (math.nan,) * len(batches),
+        fit_before=fit_before,
+        fit_after=_fit(twin, asked),
+        balanced=_balanced(twin, asked),
+        samples=sum(batch.size for batch in asked),
+    )
+
+
+def _asked(twin: Twin, control: Control) -> list[Batch]:
+    """Draw the samples whose answers are judged; the same ones from the same seed, whatever the loader's order is."""
+    subject = twin.subject
+    found = drawn(
+        subject.feed,
+        subject.wrap,
+        count=ANSWERED,
+        seconds=DRAW_SECONDS,
+        tell=lambda fraction: control.progress(0.1 * fraction, "drawing samples"),
+    )
+    return [item.batch.to(twin.device) for item in found]
+
+
+def _batches(twin: Twin) -> list[Batch]:
+    """Give some batches that follow each other in the loader's own order, from a random place on."""
+    end, pool = time.monotonic() + DRAW_SECONDS, list[Batch]()
+    for raw in islice(twin.subject.feed, POOL):
+        pool.append(twin.subject.wrap(raw).to(twin.device))
+        if time.monotonic() > end:
+            break
+    if not pool:
+        raise NotApplicable("the loader gives no batch")
+    start = int(torch.randint(len(pool), ()))
+    return [pool[(start + index) % len(pool)] for index in range(min(BATCHES, len(pool)))]
+
+
+def _train(twin: Twin, batches: list[Batch], control: Control) -> list[float]:
+    """Take steps until they are over, the time is up, or the answer is clear."""
+    twin.ready_to_train()
+    end, losses = time.monotonic() + SECONDS, list[float]()
+    for step in range(STEPS):
+        control.progress(0.1 + 0.9 * step / STEPS, "training for a short while")
+        losses.append(_step(twin, batches[step % len(batches)].clone()))
+        if time.monotonic() > end or is_clear(losses):
+            break
+    return losses
+
+
+def _step(twin: Twin, batch: Batch) -> float:
+    """Take one step in the user's way; where their step tells no loss, it is measured before."""
+    if twin.train_step is None:
+        return twin.plain_step(batch)
+    before = batch.clone()
+    said = total_of(twin.user_step(batch))
+    if isinstance(said, torch.Tensor) and said.numel() == 1:
+        return float(said.detach())
+    with torch.no_grad():
+        return float(twin.run(before).loss)
+
+
+@torch.no_grad()
+def _losses(twin: Twin, batches: list[Batch], seed: int) -> tuple[float, ...]:
+    """Give the loss of each batch in training mode, which is what is minimised."""
+    seed_all(seed)
+    with twin.mode(training=True):
+        return tuple(float(twin.run(batch.clone()).loss.mean()) for batch in batches)
+
+
+def _fit(twin: Twin, asked: list[Batch]) -> Fit | None:
+    """Give the quality over all samples asked, or None where it cannot be measured."""
+    fits = [(fit_of(twin, batch), batch.size) for batch in asked]
+    known = [(fit, size) for fit, size in fits if fit is not None]
+    if not known or len(known) < len(fits) or len({fit.measure for fit, _ in known}) > 1:
+        return None
+    total = sum(size for _, size in known)
+    value, chance = (sum(getattr(fit, name) * n for fit, n in known) / total for name in ("value", "chance"))
+    return Fit(known[0][0].measure, value, chance)
+
+
+@torch.no_grad()
+def _balanced(twin: Twin, asked: list[Batch]) -> float | None:
+    """Give the mean over the classes of the share of right answers; a rare class counts as much as a common one."""
+    right: dict[int, list[bool]] = {}
+    with twin.mode(training=False):
+        for batch in asked:
+            outcome = twin.run(batch.clone())
+            target = batch.target
+            if outcome.predicted is None or not isinstance(target, torch.Tensor) or target.is_floating_point():
+                return None
+            dim = class_dim(outcome.predicted, target)
+            if dim is None:
+                return None
+            said = outcome.predicted.argmax(dim).flatten().tolist()
+            for label, answer in zip(target.flatten().tolist(), said, strict=True):
+                right.setdefault(int(label), []).append(label == answer)
+    return sum(sum(hits) / len(hits) for hits in right.values()) / len(right) if right else None

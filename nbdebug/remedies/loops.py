@@ -1,0 +1,75 @@
+"""Patches of the training step: the same step with what was forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.remedies import patch
+from nbdebug.subject import Batch
+from nbdebug.twin import Twin
+
+__all__: list[str] = []
+
+
+@patch()
+def clear_gradients(twin: Twin) -> None:
+    """Clear the gradients before each call of the user's step."""
+    step = _own_step(twin)
+
+    def cleared(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        optimizer.zero_grad()
+        return step(model, batch, loss_fn, optimizer)
+
+    twin.train_step = cleared
+
+
+@patch()
+def switch_to_training(twin: Twin) -> None:
+    """Put the model into training mode before each call of the user's step, and keep it there."""
+    step = _own_step(twin)
+
+    def trained(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        model.train()
+        with _mode_held(model):
+            return step(model, batch, loss_fn, optimizer)
+
+    twin.train_step = trained
+
+
+class _mode_held:
+    """Let `eval()` and `train(False)` on the model do nothing while the block runs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __enter__(self) -> None:
+        self.model.__dict__["train"] = lambda mode=True: self.model
+
+    def __exit__(self, *_: object) -> None:
+        del self.model.__dict__["train"]
+
+
+@patch()
+def plain_loop(twin: Twin, *, clip: float | None = None) -> None:
+    """Write the step in the order of the books: zero, forward, backward, perhaps clip, step."""
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = twin.run(Batch(batch, twin.subject.reading_of(batch)).to(twin.device)).loss
+        loss.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss.detach()
+
+    twin.train_step = step
+
+
+def _own_step(twin: Twin) -> Any:
+    if twin.train_step is None:
+        raise NotApplicable("no train_step was given, so there is no loop to change")
+    return twin.train_step

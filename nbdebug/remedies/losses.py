@@ -1,0 +1,126 @@
+"""Patches of the loss, and of what goes into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.remedies import patch
+from nbdebug.remedies.calls import behind_model
+from nbdebug.subject.loss import ClassIdCrossEntropy, ShapedLoss, infer_loss, total_of
+from nbdebug.twin import Twin
+
+__all__: list[str] = []
+
+_LOSSES: dict[str, Callable[[], nn.Module]] = {
+    "cross-entropy": ClassIdCrossEntropy,
+    "binary with logits": lambda: ShapedLoss(nn.BCEWithLogitsLoss(), reshape=True),
+    "binary": lambda: ShapedLoss(nn.BCELoss(), reshape=True),
+    "squared": lambda: ShapedLoss(nn.MSELoss(), reshape=True),
+}
+
+
+@patch("shares")
+def replace_loss(twin: Twin, *, loss: str) -> None:
+    """Train with a loss of torch's own, or with the one that outputs and targets suggest (`usual`)."""
+    twin.loss_fn = _LOSSES[loss]() if loss != "usual" else _usual(twin)
+
+
+@torch.no_grad()
+def _usual(twin: Twin) -> Callable[..., Any]:
+    with twin.mode(training=False):
+        batch = twin.batch()
+        return infer_loss(twin.forward(batch), batch.target, batch.has_target).function
+
+
+@patch("shares")
+def put_behind_model(twin: Twin, *, function: str, dim: int = 1) -> None:
+    """Let the outputs go through a softmax, a sigmoid or a logarithm before the loss."""
+    functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "log-softmax": lambda scores: scores.log_softmax(dim),
+        "softmax": lambda scores: scores.softmax(dim),
+        "sigmoid": torch.sigmoid,
+        "log": lambda p: p.clamp_min(1e-8).log(),
+    }
+    behind_model(twin, functions[function])
+
+
+@patch("answers")
+def negate_loss(twin: Twin) -> None:
+    """Change the sign of the loss."""
+    _around_loss(twin, lambda loss, output, target: -loss)
+
+
+@patch("check")
+def average_loss(twin: Twin) -> None:
+    """Divide a loss that is summed over the samples by their number."""
+    _around_loss(twin, lambda loss, output, target: loss / max(len(target), 1))
+
+
+@patch()
+def reduce_loss(twin: Twin) -> None:
+    """Take the mean of a loss that holds several numbers."""
+    _around_loss(twin, lambda loss, output, target: loss.mean())
+
+
+@patch("answers")
+def shape_target(twin: Twin) -> None:
+    """Give the target the shape of the outputs before they are compared."""
+    inner = _loss_given(twin)
+
+    def shaped(output: Any, target: Any) -> Any:
+        if target.numel() != output.numel():
+            raise NotApplicable(f"targets {tuple(target.shape)} cannot take the shape {tuple(output.shape)}")
+        return inner(output, target.reshape(output.shape))
+
+    twin.loss_fn = shaped
+
+
+@patch("classes")
+def weigh_classes(twin: Twin) -> None:
+    """Weigh each class by how rare it is among the labels of some batches."""
+    labels = torch.cat([batch.target.flatten() for batch in twin.batches(16)]).long()
+    batch = twin.batch()
+    with torch.no_grad(), twin.mode(training=False):
+        output = twin.forward(batch)
+    if not isinstance(output, torch.Tensor) or output.dim() < 2 or bool((labels < 0).any()):
+        raise NotApplicable("the classes cannot be told from outputs and labels")
+    counts = torch.bincount(labels, minlength=output.shape[1]).clamp_min(1).to(output.dtype)
+    weight = (counts.sum() / (len(counts) * counts)).to(output.device)
+    twin.loss_fn = nn.CrossEntropyLoss(weight=weight)
+
+
+def _loss_given(twin: Twin) -> Callable[..., Any]:
+    if twin.loss_fn is None or twin.compute_loss is not None:
+        raise NotApplicable("the loss is not a function of outputs and targets that was given")
+    return twin.loss_fn
+
+
+def _around_loss(twin: Twin, change: Callable[[torch.Tensor, Any, Any], torch.Tensor]) -> None:
+    """Change what the loss gives, and, where it is computed by hand, what that gives."""
+    compute = twin.compute_loss
+    if compute is not None:
+
+        def by_hand(model: Any, batch: Any, loss_fn: Any) -> Any:
+            wrapped = twin.subject.wrap(batch)
+            return change(_total(compute(model, batch, loss_fn)), None, range(wrapped.size))
+
+        twin.compute_loss = by_hand
+        return
+    inner = _loss_given(twin)
+
+    def changed(output: Any, target: Any) -> Any:
+        return change(_total(inner(output, target)), output, target)
+
+    twin.loss_fn = changed
+
+
+def _total(value: Any) -> torch.Tensor:
+    total = value if isinstance(value, torch.Tensor) else total_of(value)
+    if total is None:
+        raise NotApplicable("the loss gives no tensor")
+    return total

@@ -1,0 +1,111 @@
+"""Patches of the optimizer: its rate, its options, and what it trains."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.remedies import patch
+from nbdebug.subject import Subject, unwrap
+from nbdebug.twin import Twin
+from nbdebug.twin.training import scale_learning_rate
+
+__all__ = ["add_to_optimizer"]
+
+
+@patch()
+def multiply_learning_rate(twin: Twin, *, factor: float) -> None:
+    """Multiply the learning rate of every group."""
+    scale_learning_rate(twin, factor)
+
+
+@patch()
+def set_optimizer_option(twin: Twin, *, option: str, value: float, group: int | None = None) -> None:
+    """Set one option of one group or of all; `betas[1]` means the second of a pair."""
+    groups = twin.optimizer.param_groups
+    name, _, place = option.partition("[")
+    for entry in groups if group is None else groups[group : group + 1]:
+        if name not in entry:
+            raise NotApplicable(f"the optimizer has no option called {name}")
+        if place:
+            parts = list(entry[name])
+            parts[int(place.rstrip("]"))] = value
+            entry[name] = tuple(parts)
+        else:
+            entry[name] = value
+
+
+@patch()
+def train_everything(subject: Subject) -> None:
+    """Let an optimizer like the user's hold every parameter that can learn; theirs stays as it is."""
+    old = subject.optimizer
+    if not isinstance(old, torch.optim.Optimizer) or isinstance(old, torch.optim.LBFGS):
+        raise NotApplicable("only an optimizer of torch's kind with groups can be made anew")
+    held = {id(p) for group in old.param_groups for p in group["params"]}
+    missing = [p for p in unwrap(subject.model).parameters() if p.requires_grad and id(p) not in held]
+    made = copy.copy(old)
+    made.param_groups = [*map(dict, old.param_groups), {**old.param_groups[0], "params": missing}]
+    subject.optimizer = made
+
+
+@patch()
+def unfreeze(twin: Twin, *, parameters: Sequence[str]) -> None:
+    """Let these parameters learn."""
+    chosen = [parameter for name, parameter in twin.model.named_parameters() if name in set(parameters)]
+    if not chosen:
+        raise NotApplicable("the frozen parameters could not be found in the copy")
+    for parameter in chosen:
+        parameter.requires_grad_(True)
+    add_to_optimizer(twin, chosen)
+
+
+@patch()
+def train_loss(twin: Twin) -> None:
+    """Give the optimizer what the loss has to learn."""
+    if not isinstance(twin.loss_fn, nn.Module):
+        raise NotApplicable("the loss is no module with parameters")
+    add_to_optimizer(twin, list(twin.loss_fn.parameters()))
+
+
+@patch("check")
+def slow_schedule(twin: Twin, *, times: int) -> None:
+    """Let the schedule go so many times slower."""
+    scheduler, calls = twin.scheduler, 0
+    if scheduler is None:
+        raise NotApplicable("no scheduler was given")
+    step = scheduler.step
+
+    def slowly(*args: Any, **kwargs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % times == 0:
+            step(*args, **kwargs)
+
+    scheduler.step = slowly
+
+
+@patch()
+def clip_gradients(twin: Twin, *, norm: float = 1.0) -> None:
+    """Clip the gradient before every step of the optimizer."""
+    held = [p for group in twin.optimizer.param_groups for p in group["params"]]
+
+    def clip(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nn.utils.clip_grad_norm_(held, norm)
+
+    twin.optimizer.register_step_pre_hook(clip)
+
+
+def add_to_optimizer(twin: Twin, parameters: list[nn.Parameter]) -> None:
+    """Add what is not held yet, with the settings of the first group."""
+    held = {id(p) for group in twin.optimizer.param_groups for p in group["params"]}
+    missing = [p for p in parameters if id(p) not in held]
+    if not missing:
+        return
+    if isinstance(twin.optimizer, torch.optim.LBFGS):
+        raise NotApplicable("an optimizer of the kind LBFGS takes no second group")
+    twin.optimizer.add_param_group({"params": missing})

@@ -1,0 +1,60 @@
+"""Find the layer with weights that a patch is meant for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.twin import Twin
+
+__all__ = ["called_layers", "last_layer", "module_at"]
+
+
+def module_at(twin: Twin, path: str) -> nn.Module:
+    """Give the module of a path, or say that there is none."""
+    try:
+        return twin.model.get_submodule("" if path == "model" else path)
+    except AttributeError:
+        raise NotApplicable(f"there is no module called {path}") from None
+
+
+@torch.no_grad()
+def called_layers(twin: Twin) -> list[tuple[str, nn.Module]]:
+    """Give the modules that hold tensors, or call nothing further, in the order of their calls on one batch."""
+    seen: list[tuple[str, nn.Module]] = []
+    leaves = {path: module for path, module in twin.model.named_modules() if not any(True for _ in module.children())}
+    handles = [
+        module.register_forward_hook(_noting(seen, path, module))
+        for path, module in leaves.items()
+        if not isinstance(module, torch.jit.ScriptModule)
+    ]
+    try:
+        with twin.mode(training=False):
+            twin.forward(twin.batch())
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def last_layer(twin: Twin, path: str = "") -> Any:
+    """Give the layer with weights at this path, or the last one that is called up to there."""
+    calls = called_layers(twin)
+    if path:
+        places = [index for index, (called, _) in enumerate(calls) if called == path or called.startswith(f"{path}.")]
+        calls = calls[: places[-1] + 1] if places else calls
+    weighty: list[Any] = [module for _, module in calls if isinstance(getattr(module, "weight", None), nn.Parameter)]
+    linear = [module for module in weighty if module.weight.dim() > 1 and hasattr(module, "bias")]
+    if not linear:
+        raise NotApplicable("there is no layer with a weight and a bias")
+    return linear[-1]
+
+
+def _noting(seen: list[tuple[str, nn.Module]], path: str, module: nn.Module) -> Any:
+    def hook(*_: Any) -> None:
+        seen.append((path, module))
+
+    return hook

@@ -1,0 +1,78 @@
+"""Patches of the values that weights and biases begin with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.remedies import patch
+from nbdebug.remedies.places import last_layer
+from nbdebug.twin import Twin
+
+__all__: list[str] = []
+
+
+@patch()
+@torch.no_grad()
+def reinitialise(twin: Twin, *, paths: Sequence[str] = (), gain: str = "") -> None:
+    """Draw the weights of these modules, or of all, anew by their fan; biases begin at zero."""
+    done = 0
+    for name, module in twin.model.named_modules():
+        if paths and name not in paths:
+            continue
+        for short, parameter in module.named_parameters(recurse=False):
+            done += _drawn_by_fan(module, short, parameter, gain)
+    if not done:
+        raise NotApplicable("there is no weight that could be drawn anew")
+
+
+def _drawn_by_fan(module: nn.Module, name: str, parameter: nn.Parameter, gain: str) -> int:
+    if isinstance(parameter, nn.UninitializedParameter) or not parameter.is_floating_point():
+        return 0
+    if parameter.dim() < 2:
+        if "bias" in name:
+            nn.init.zeros_(parameter)
+        return int("bias" in name)
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        nn.init.normal_(parameter)
+    elif isinstance(module, nn.RNNBase):
+        nn.init.uniform_(parameter, -1 / math.sqrt(module.hidden_size), 1 / math.sqrt(module.hidden_size))
+    elif gain:
+        nn.init.kaiming_normal_(parameter, nonlinearity="relu")
+    else:
+        nn.init.kaiming_uniform_(parameter, a=math.sqrt(5))  # torch's own start of linear and convolutional layers
+    return 1
+
+
+@patch()
+@torch.no_grad()
+def small_head(twin: Twin, *, path: str = "", std: float = 0.01) -> None:
+    """Let the last layer begin with small weights and no bias, so that the first answers are even."""
+    head = last_layer(twin, path)
+    nn.init.normal_(head.weight, std=std)
+    if head.bias is not None:
+        nn.init.zeros_(head.bias)
+
+
+@patch()
+@torch.no_grad()
+def set_bias(twin: Twin, *, values: Sequence[float], path: str = "") -> None:
+    """Let the bias of the last layer begin at these values."""
+    bias = last_layer(twin, path).bias
+    if bias is None or bias.numel() != len(values):
+        raise NotApplicable("the last layer has no bias with one value for each")
+    bias.copy_(torch.tensor(list(values), dtype=bias.dtype).reshape(bias.shape))
+
+
+@patch()
+@torch.no_grad()
+def zero_bias(twin: Twin, *, path: str) -> None:
+    """Let the bias of a layer begin at zero; that of the layer before it where it has none, being an activation."""
+    layer = last_layer(twin, path)
+    if layer.bias is None:
+        raise NotApplicable("the layer has no bias")
+    nn.init.zeros_(layer.bias)

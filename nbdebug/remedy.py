@@ -1,0 +1,61 @@
+"""What to try: a sentence, the code that the user would write, and perhaps a patch that can be tried on a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nbdebug.plain import plain
+
+if TYPE_CHECKING:
+    from nbdebug.subject import Subject
+
+__all__ = ["Patch", "Remedy"]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The name of a change that nbdebug can make to a copy, with its settings; `nbdebug.remedies` holds the changes."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the parts that can be written down."""
+        return {"name": self.name, "settings": plain(self.settings)}
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something to try: a sentence, the code that the user would write, and perhaps a way to try it on a copy."""
+
+    says: str
+    code: str = ""
+    patch: Patch | None = None
+
+    @property
+    def verifiable(self) -> bool:
+        """Whether nbdebug can try it on a copy."""
+        return self.patch is not None
+
+    def apply(self, subject: Subject) -> Subject:
+        """Give a subject like this one whose every copy is patched; nothing of the user's is changed."""
+        from nbdebug.remedies import patched
+
+        return patched(subject, self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the parts that can be written down."""
+        return {
+            "says": plain(self.says),
+            "code": plain(self.code),
+            "verifiable": self.verifiable,
+            "patch": self.patch.to_dict() if self.patch is not None else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Remedy:
+        """Read back what `to_dict` wrote; older files know no patches."""
+        patch = data.get("patch")
+        return cls(data["says"], data["code"], Patch(patch["name"], dict(patch["settings"])) if patch else None)
