@@ -13,7 +13,7 @@ from nbdebug.remedies import patch
 from nbdebug.subject import Batch, Feed, Subject
 from nbdebug.subject.changed import ChangedFeed
 from nbdebug.subject.drawing import drawn
-from nbdebug.twin.guard import generators_kept
+from  import generators_kept
 
 __all__: list[str] = []
 
