@@ -9,11 +9,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from nbdebug.errors import NotApplicable
+from nbdebug.importing import drawing_nothing
 from nbdebug.remedies import patch
 from nbdebug.subject import Batch, Feed, Subject
 from nbdebug.subject.changed import ChangedFeed
 from nbdebug.subject.drawing import drawn
-from  import generators_kept
 
 __all__: list[str] = []
 
@@ -149,7 +149,7 @@ class _Lazily:
     def standardised(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Bring a tensor to mean 0 and spread 1; ids and flags stay as they are."""
         if self._known is None:
-            with generators_kept():
+            with drawing_nothing():
                 self._known = self._measured()
         if name not in self._known:
             return tensor
