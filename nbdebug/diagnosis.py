@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.control import Control
-from nbdebug.decision_tree import stages
+from nbdebug.decision_tree import find_symptom, order_for, stages
 from nbdebug.errors import plainly
 from nbdebug.options import checked_ids, checked_options
 from nbdebug.progress import progress_bar
@@ -49,6 +49,8 @@ def diagnose(
     sweep_samples: int = 4096,
     sweep_seconds: float = 10.0,
     progress: bool = True,
+    symptom: str | None = None,
+    answers: Mapping[str, Any] | None = None,
 ) -> Report:
     """Walk the whole decision tree on a copy of the model and report what is wrong, the likeliest cause first.
 
@@ -56,7 +58,8 @@ def diagnose(
     changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
     `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
     terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
-    dict) is compared with the model's values.
+    dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are likeliest to
+    explain it run first; `answers` to the tree's questions, by their ids, are kept in the report.
     """
     checked_options(
         thresholds=thresholds,
@@ -83,9 +86,16 @@ def diagnose(
         sweep_seconds=sweep_seconds,
     )
     registry.load()  # before the clock starts
-    session = Session(subject, control=Control(time_limit=time_limit), thresholds=thresholds, seed=seed)
+    session = Session(
+        subject,
+        control=Control(time_limit=time_limit),
+        thresholds=thresholds,
+        seed=seed,
+        symptom=symptom,
+        answers=answers,
+    )
     left_out = {session.registry.find(check).id for check in checked_ids(skip, "skip")}
-    wanted = _all_checks() if checks is None else [session.registry.find(c).id for c in checked_ids(checks, "checks")]
+    wanted = _walk(session) if checks is None else [session.registry.find(c).id for c in checked_ids(checks, "checks")]
     with progress_bar(session, [check for check in wanted if check not in left_out], shown=progress) as todo:
         started = time.perf_counter()
         session.run(todo)
@@ -94,7 +104,7 @@ def diagnose(
 
 def report_of(session: Session, *, seconds: float = 0.0) -> Report:
     """Make the report of everything that a session's journal holds."""
-    findings = ranked(session.journal.findings, _all_checks())
+    findings = ranked(session.journal.findings, _reading_order(session))
     return Report(
         findings=findings,
         results=session.journal.results,
@@ -105,8 +115,18 @@ def report_of(session: Session, *, seconds: float = 0.0) -> Report:
         seconds=seconds,
         made=now(),
         places=places_of(unwrap(session.subject.model), (finding.where for finding in findings)),
+        symptom=session.journal.symptom,
+        answers=session.journal.answers,
     )
 
 
-def _all_checks() -> list[str]:
-    return [check for stage in stages(registry) for check in stage.checks]
+def _walk(session: Session) -> list[str]:
+    """Give every check in the order for what the user came with."""
+    return [check for _, step, _ in order_for(session.journal.symptom, session.registry) for check in step.checks]
+
+
+def _reading_order(session: Session) -> list[str]:
+    """Give every check in the order of the tree, behind those that answer the user's complaint itself."""
+    symptom = session.journal.symptom
+    first = find_symptom(symptom).answered_by if symptom else ()
+    return [*first, *(check for stage in stages(session.registry) for check in stage.checks if check not in first)]

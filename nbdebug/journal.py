@@ -15,7 +15,7 @@ __all__ = ["Event", "Journal"]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened: `kind` is check-started, probe-started, probe-finished, progress or result."""
+    """Something that happened: `kind` is check-started, probe-started, probe-finished, progress, result or answer."""
 
     kind: str
     name: str
@@ -32,6 +32,8 @@ class Journal:
         self._listeners: list[Callable[[Event], Any]] = []
         self._lock = threading.RLock()
         self.notes: list[str] = []
+        self.symptom = ""
+        self._answers: dict[str, Any] = {}
 
     @property
     def results(self) -> list[Result]:
@@ -43,6 +45,20 @@ class Journal:
     def findings(self) -> list[Finding]:
         """All findings of all results, unranked."""
         return [finding for result in self.results for finding in result.findings]
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """What the user said, by question."""
+        with self._lock:
+            return dict(self._answers)
+
+    def answer(self, question: str, value: Any) -> None:
+        """Keep an answer of the user's, in place of an older one, and tell everybody; None takes it back."""
+        with self._lock:
+            self._answers.pop(question, None)
+            if value is not None:
+                self._answers[question] = value
+        self.tell(Event("answer", question, text="" if value is None else str(value)))
 
     def note(self, text: str) -> None:
         """Keep one sentence that the report has to say, once."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdebug.control import Control
+from nbdebug.decision_tree import checked_answer, checked_answers, find_symptom
 from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime, TwinRefused
 from nbdebug.finding import Finding, Result, Status
 from nbdebug.journal import Event, Journal
@@ -39,11 +40,17 @@ class Session:
         thresholds: Mapping[str, Mapping[str, Any]] | None = None,
         known: Registry = registry,
         seed: int = 0,
+        symptom: str | None = None,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self.subject = subject
         self.registry = known.load()
         self.control = control or Control()
         self.journal = Journal()
+        if symptom is not None:
+            self.complain(symptom)
+        for question, value in checked_answers(answers).items():
+            self.journal.answer(question, value)
         self.control.on_progress = self._tell_progress
         self.seed = seed
         self.thresholds: dict[str, dict[str, Any]] = {}
@@ -65,6 +72,14 @@ class Session:
                     do=f"nbdebug.explain({spec.id!r}) lists them with their values",
                 )
         self.thresholds.setdefault(spec.id, {}).update(values)
+
+    def complain(self, symptom: str) -> None:
+        """Keep what the user came with, by its id or its words."""
+        self.journal.symptom = find_symptom(symptom).id
+
+    def answer(self, question: str, value: Any) -> None:
+        """Keep the user's answer to a question of the tree; None takes it back."""
+        self.journal.answer(question, None if value is None else checked_answer(question, value))
 
     def run(self, checks: Iterable[str]) -> list[Result]:
         """Run these checks in order; an interrupt or a cancel ends the run and says so for those left.

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from nbdebug.decision_tree import TREE
+from nbdebug.decision_tree import Question, Stage, Step, questions, stages, symptoms, whole_tree
 from nbdebug.registry import CheckSpec, registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +41,7 @@ def pages() -> dict[Path, str]:
 def checks_page() -> str:
     """Give the page of all checks, stage by stage, from their docstrings."""
     parts = ["# What nbdebug checks\n", "This page is made from the checks' own docstrings by `make docs`.\n"]
-    for stage in TREE:
+    for stage in stages(registry):
         parts.append(f"## {stage.title}\n")
         parts.extend(check_section(registry.checks[check]) for check in stage.checks)
     return "\n".join(parts)
@@ -60,24 +60,59 @@ def check_section(spec: CheckSpec) -> str:
 
 
 def tree_page() -> str:
-    """Give the page of the decision tree."""
-    about = "`nbdebug.diagnose` walks it from top to bottom; the wizard asks its questions.\n"
-    parts = ["# The decision tree\n", about]
-    for number, stage in enumerate(TREE, 1):
-        parts.append(f"## {number}. {stage.title}\n")
-        for step in stage.steps:
-            links = ", ".join(f"[{check}](checks.md#{check})" for check in step.checks)
-            parts.append(f"- **{step.question}** {step.why} ({links})")
+    """Give the page of the decision tree: what people come with, the stages, and what only a person can answer."""
+    about = (
+        "`nbdebug.diagnose` walks it from top to bottom, or from where a symptom points, and the wizard step by step. "
+        "It follows lecture 7 of Full Stack Deep Learning. This page is made by `make docs`.\n"
+    )
+    tree = whole_tree(registry)
+    steps = {step.id: step for stage in tree for step in stage.steps}
+    parts = ["# The decision tree\n", about, "## What is wrong?\n"]
+    parts.append('`nbdebug.diagnose(..., symptom="The loss is NaN")` walks these first, then everything else.\n')
+    for symptom in symptoms():
+        parts.append(f"### {symptom.words}\n\n`{symptom.id}`. {symptom.about}\n")
+        for lead in symptom.leads:
+            names = ", ".join(f"*{steps[name].question}*" for name in lead.steps if name in steps)
+            parts += [f"1. {names} {lead.why}"] if names else []
         parts.append("")
+    for number, stage in enumerate(tree):
+        parts.append(f"## {number}. {stage.title}\n")
+        parts += [step_line(step) for step in stage.steps]
+        parts.append("")
+    parts.append("## What only you can answer\n")
+    parts.append('`nbdebug.diagnose(..., answers={"labels-fit": "yes"})` keeps the answers in the report.\n')
+    parts += [question_section(question, tree) for question in questions()]
     return "\n".join(parts)
+
+
+def step_line(step: Step) -> str:
+    """Give one step with what answers it."""
+    links = [f"[{check}](checks.md#{check})" for check in step.checks]
+    names = [f"`nbdebug.{name}`" for name in step.instruments]
+    asked = [f"[{q.id}](#{q.id})" for q in questions() if q.after == step.id]
+    served = ", ".join([*links, *names]) + (f"; you are asked: {', '.join(asked)}" if asked else "")
+    return f"- **{step.question}** {step.why} ({served.removeprefix('; ')})"
+
+
+def question_section(question: Question, tree: list[Stage]) -> str:
+    """Give one question, why it is asked and what follows from each answer."""
+    names = {step.id: step.question for stage in tree for step in stage.steps}
+    kinds = " / ".join(question.answers) or question.kind
+    lines = [f"### {question.id}\n", f"{question.words} ({kinds})\n", f"{question.why}\n"]
+    for follow in question.follows:
+        then = ", ".join(f"*{names[step]}*" for step in follow.steps if step in names)
+        answer = "any answer" if follow.answer == "any" else follow.answer
+        lines.append(f"- **{answer}**: {follow.advice}" + (f" Then: {then}" if then else ""))
+    return "\n".join([*lines, ""])
 
 
 def with_list(readme: str) -> str:
     """Give the README with its table of checks made anew."""
     head, _, rest = readme.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    rows = [f"| {stage.title} | {', '.join(f'[{c}](docs/checks.md#{c})' for c in stage.checks)} |" for stage in TREE]
-    count = sum(len(stage.checks) for stage in TREE)
+    tree = stages(registry)
+    rows = [f"| {stage.title} | {', '.join(f'[{c}](docs/checks.md#{c})' for c in stage.checks)} |" for stage in tree]
+    count = sum(len(stage.checks) for stage in tree)
     head_row = [f"{count} checks, in the order in which they are asked:\n", "| stage | checks |", "|---|---|"]
     table = "\n".join([*head_row, *rows])
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"

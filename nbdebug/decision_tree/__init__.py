@@ -1,7 +1,39 @@
-"""The decision tree as data: stages, the questions they ask, and the checks that answer each question."""
+"""The decision tree as data: symptoms, stages, the checks of each step, and the questions that only a person answers.
 
-from nbdebug.decision_tree.parts import Stage, Step
+for symptom in symptoms(): …                   what people come with
+for stage, step, why in order_for(symptom): …  every step, in the order for that symptom
+next_step(results, answers, symptom)           what to do next, and why
+"""
+
+from nbdebug.decision_tree.advising import Next, next_step
+from nbdebug.decision_tree.answering import Said, checked_answer, checked_answers, find_question, follow_of, said
+from nbdebug.decision_tree.improving import IMPROVEMENTS
+from nbdebug.decision_tree.parts import Follow, Lead, Question, Stage, Step, Symptom
 from nbdebug.decision_tree.stages import TREE
-from nbdebug.decision_tree.walking import stages, step_of
+from nbdebug.decision_tree.walking import find_symptom, order_for, questions, stages, step_of, symptoms, whole_tree
 
-__all__ = ["TREE", "Stage", "Step", "stages", "step_of"]
+__all__ = [
+    "IMPROVEMENTS",
+    "TREE",
+    "Follow",
+    "Lead",
+    "Next",
+    "Question",
+    "Said",
+    "Stage",
+    "Step",
+    "Symptom",
+    "checked_answer",
+    "checked_answers",
+    "find_question",
+    "find_symptom",
+    "follow_of",
+    "next_step",
+    "order_for",
+    "questions",
+    "said",
+    "stages",
+    "step_of",
+    "symptoms",
+    "whole_tree",
+]

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["Stage", "Step"]
+__all__ = ["Follow", "Kind", "Lead", "Question", "Stage", "Step", "Symptom"]
+
+Kind = Literal["yes/no", "number", "choice", "text"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One question of the tree, in plain words, why it is asked, and the checks that answer it."""
+    """One question of the tree, in plain words, why it is asked, and the checks that answer it.
+
+    `instruments` are functions of `nbdebug`, by name, that answer it with or instead of checks.
+    """
 
     id: str
     question: str
     why: str
-    checks: tuple[str, ...]
+    checks: tuple[str, ...] = ()
+    instruments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -29,3 +36,66 @@ class Stage:
     def checks(self) -> tuple[str, ...]:
         """All checks of the stage, in order."""
         return tuple(check for step in self.steps for check in step.checks)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """Steps to walk before the others, and why."""
+
+    steps: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What somebody sees who comes for help: the steps to walk first, and the questions only they can answer.
+
+    `answered_by` names the checks whose finding is the answer to the complaint itself, so that it is read first.
+    """
+
+    id: str
+    words: str
+    about: str
+    leads: tuple[Lead, ...] = ()
+    questions: tuple[str, ...] = ()
+    answered_by: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps to walk first, in order."""
+        return tuple(step for lead in self.leads for step in lead.steps)
+
+
+@dataclass(frozen=True)
+class Follow:
+    """What follows from an answer: advice, and the steps to walk next.
+
+    `answer` is "yes", "no", "unsure", one of the choices, or "any".
+    """
+
+    answer: str
+    advice: str
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that only a person can answer: how, why it is asked, and what follows from each answer.
+
+    `after` is the step where it matters; `look` are functions of `nbdebug` and checks that help to answer it.
+    """
+
+    id: str
+    words: str
+    why: str
+    kind: Kind
+    after: str
+    follows: tuple[Follow, ...]
+    choices: tuple[str, ...] = ()
+    look: tuple[str, ...] = ()
+    unit: str = ""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The answers to choose from; none for a number or a text."""
+        return ("yes", "no", "unsure") if self.kind == "yes/no" else self.choices

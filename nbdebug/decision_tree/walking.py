@@ -1,21 +1,83 @@
-"""Walk the tree, with the user's own checks in their places."""
+"""Walk the tree: whole, by symptom, and with the user's own checks in their places."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nbdebug.decision_tree.parts import Stage, Step
+from nbdebug.decision_tree.parts import Question, Stage, Step, Symptom
+from nbdebug.decision_tree.questions import QUESTIONS
 from nbdebug.decision_tree.stages import TREE
-from nbdebug.registry import Registry
+from nbdebug.decision_tree.symptoms import SYMPTOMS
+from nbdebug.errors import BadInput
+from nbdebug.registry import Registry, registry
 
-__all__ = ["stages", "step_of"]
+__all__ = ["find_symptom", "on_offer", "order_for", "questions", "stages", "step_of", "symptoms", "whole_tree"]
 
 YOURS = Stage("yours", "Yours", ())
 
 
+def symptoms() -> tuple[Symptom, ...]:
+    """Give what people come with, in the order in which they are offered."""
+    return SYMPTOMS
+
+
+def questions(symptom: str = "") -> tuple[Question, ...]:
+    """Give the questions that only a person can answer; those of one symptom where it is named."""
+    known = {question.id: replace(question, look=_existing(question.look)) for question in QUESTIONS}
+    wanted = find_symptom(symptom).questions if symptom else tuple(known)
+    return tuple(known[name] for name in wanted)
+
+
+def find_symptom(name: object) -> Symptom:
+    """Give the symptom with this id or these words; another name is refused with the list."""
+    plain = _letters(name)
+    for symptom in SYMPTOMS:
+        if isinstance(name, str) and plain in (_letters(symptom.id), _letters(symptom.words)):
+            return symptom
+    raise BadInput(
+        f"there is no symptom {name!r}",
+        where="symptom",
+        expected="one of " + ", ".join(f'"{symptom.words}"' for symptom in SYMPTOMS),
+        do='take the nearest, or leave it out, which is the same as "I don\'t know: run everything"',
+    )
+
+
+def _letters(name: object) -> str:
+    words = "".join(c if c.isalnum() else " " for c in str(name).lower().replace("'", "")).split()
+    return " ".join(word for word in words if word not in ("the", "it", "a"))
+
+
 def stages(known: Registry) -> list[Stage]:
-    """Give the tree with the user's own checks in their stages; those without a place stand in the last one."""
+    """Give the part of the tree that runs by itself: stages and steps that have checks, the user's own among them."""
+    only = [replace(stage, steps=tuple(s for s in stage.steps if s.checks)) for stage in _with_yours(known)]
+    return [stage for stage in only if stage.steps]
+
+
+def whole_tree(known: Registry) -> list[Stage]:
+    """Give the tree with its functions and questions; what a step names and this version lacks is left out."""
+    asked = {question.after for question in QUESTIONS}
+    grown = [
+        replace(stage, steps=tuple(s for s in map(on_offer, stage.steps) if s.checks or s.instruments or s.id in asked))
+        for stage in _with_yours(known)
+    ]
+    return [stage for stage in grown if stage.steps]
+
+
+def on_offer(step: Step) -> Step:
+    """Give the step with those of its instruments that this version has."""
+    return replace(step, instruments=_existing(step.instruments))
+
+
+def _existing(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out functions that this version does not have; nothing is advertised that is not there."""
+    import nbdebug
+
+    checks = {check for stage in TREE for check in stage.checks}
+    return tuple(name for name in names if name in nbdebug.__all__ or name in checks)
+
+
+def _with_yours(known: Registry) -> list[Stage]:
     placed = {check for stage in TREE for check in stage.checks}
     own = [spec for spec in known.checks.values() if spec.id not in placed]
     ids = {stage.id for stage in TREE}
@@ -32,7 +94,16 @@ def _with_own(stage: Stage, checks: list[str]) -> Stage:
 
 
 def step_of(known: Registry) -> Iterator[tuple[Stage, Step]]:
-    """Walk the tree in order, step by step."""
+    """Walk what runs by itself in order, step by step."""
     for stage in stages(known):
         for step in stage.steps:
             yield stage, step
+
+
+def order_for(symptom: str = "", known: Registry = registry) -> list[tuple[Stage, Step, str]]:
+    """Give every step on offer in the order for this symptom, each with its stage and the reason for its place."""
+    chosen = find_symptom(symptom or "unknown")
+    steps = {step.id: (stage, step) for stage in whole_tree(known) for step in stage.steps}
+    first = [(*steps[name], lead.why) for lead in chosen.leads for name in lead.steps if name in steps]
+    rest = [(stage, step, step.why) for name, (stage, step) in steps.items() if name not in chosen.steps]
+    return [*first, *rest]

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from nbdebug.exhibit import Exhibit, Table
 from nbdebug.finding import Finding, Place, Remedy
-from nbdebug.report.outline import Card, outline
+from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
 from nbdebug.report.words import counts_line, figure, plural, shortened
 
-__all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "table"]
+__all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "said_table", "table"]
 
 # Every mark of punctuation becomes a character reference, which no dialect of markdown takes for syntax.
 _MARKS = re.compile(r"[!-,./:-@\[-`{-~]")
@@ -74,6 +74,12 @@ def remedies(items: Iterable[Remedy]) -> list[str]:
     ]
 
 
+def said_table(view: Outline) -> str:
+    """Give what the user said, and what follows from it."""
+    rows = [(prose(item.question, 300), prose(item.answer, 400), prose(item.follows, 600)) for item in view.said]
+    return table(("question", "your answer", "what follows"), rows)
+
+
 def as_summary(report: Report) -> str:
     """Give the report in the length of a comment on a pull request."""
     report = prepared(report)
@@ -85,6 +91,8 @@ def as_summary(report: Report) -> str:
         parts += ["### What else was found", _list(view.others)]
     if view.notes:
         parts += [_folded(f"{plural(len(view.notes), 'note')}, no alarms", _list(view.notes))]
+    if view.said:
+        parts += ["### What you said", said_table(view)]
     unseen = [f"- {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.skipped]
     unseen += [f"- crashed: {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.crashed]
     if unseen:

@@ -77,6 +77,8 @@ def _cells(report: Report) -> Iterator[Cell]:
         for card in cards:
             yield _text(_words(card))
             yield from _evidence(card, album)
+    if view.said:
+        yield _text("## What you said", md.said_table(view))
     yield from _rest(view)
     yield _text(_run(report))
 

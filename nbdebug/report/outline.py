@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
+from nbdebug.decision_tree import TREE, Said, said
 from nbdebug.finding import Finding, Place, Result
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
@@ -55,6 +56,7 @@ class Outline:
     clean: tuple[tuple[Result, About], ...]
     skipped: tuple[tuple[Result, About], ...]
     crashed: tuple[tuple[Result, About], ...]
+    said: tuple[Said, ...] = ()
 
     @property
     def cards(self) -> Iterator[Card]:
@@ -79,6 +81,7 @@ def outline(report: Report) -> Outline:
         clean=of["clean"],
         skipped=of["skipped"],
         crashed=of["crashed"],
+        said=said(report.symptom, report.answers),
     )
 
 
@@ -115,6 +118,4 @@ def _sentence(text: str) -> str:
 
 @cache
 def _questions() -> dict[str, str]:
-    from nbdebug.decision_tree import TREE
-
     return {check: step.question for stage in TREE for step in stage.steps for check in step.checks}

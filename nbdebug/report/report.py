@@ -36,6 +36,8 @@ class Report:
     seconds: float = 0.0
     made: str = ""
     places: Mapping[str, Place] = field(default_factory=dict)
+    symptom: str = ""
+    answers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def worst(self) -> str:
@@ -73,6 +75,8 @@ class Report:
             "seconds": self.seconds,
             "made": self.made,
             "places": {plain(where): place.to_dict() for where, place in self.places.items()},
+            "symptom": self.symptom,
+            "answers": plain(self.answers),
         }
 
     def _result_to_dict(self, result: Result) -> dict[str, Any]:
@@ -100,6 +104,8 @@ class Report:
                 results=[_result_from_dict(item, findings) for item in data["results"]],
                 **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
                 places={where: Place(**place) for where, place in data.get("places", {}).items()},
+                symptom=str(data.get("symptom", "")),
+                answers=dict(data.get("answers", {})),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(

@@ -6,6 +6,7 @@ import io
 import sys
 from typing import IO
 
+from nbdebug.decision_tree import said
 from nbdebug.finding import Finding, Place
 from nbdebug.importing import drawing_nothing
 from nbdebug.ranking import folded
@@ -44,6 +45,10 @@ def _body(report: Report) -> RenderableType:
         parts.append(_finding(cause, f"{number}.", report.places.get(cause.where)))
         parts.extend(_hanging("", _explained(symptom), 4) for symptom in symptoms)
         parts.append(Text(""))
+    told = said(report.symptom, report.answers)
+    parts.extend(
+        _hanging("", Text(f"You said: {clean_text(item.question)} {clean_text(item.answer)}"), 0) for item in told
+    )
     parts.append(Text(counts_line(report)))
     parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen_in_brief(report))
     parts.extend(_hanging("", Text(f"Note: {clean_text(note)}", style="dim"), 0) for note in report.notes)
