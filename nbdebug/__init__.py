@@ -32,6 +32,7 @@ _HOMES = {
     "NbdebugError": "nbdebug.errors",
     "NotApplicable": "nbdebug.errors",
     "Control": "nbdebug.control",
+    "tree": "nbdebug.report.tree",
     "Subject": "nbdebug.subject",
     "Twin": "nbdebug.twin",
     "Session": "nbdebug.session",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from nbdebug.remedy import Patch as Patch
     from nbdebug.remedy import Remedy as Remedy
     from nbdebug.report import Report as Report
+    from nbdebug.report.tree import tree as tree
     from nbdebug.report.writing import load as load
     from nbdebug.session import Session as Session
     from nbdebug.subject import Subject as Subject

@@ -94,7 +94,7 @@ QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     ),
     Question(
         "largest-part",
-        "Which part of the error is the largest?",
+        "What do your errors on training, validation and test data show most?",
         "First underfitting, then overfitting, then shift: each has its own cures, in an order of their own.",
         "choice",
         "error-parts",

@@ -11,6 +11,7 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from nbdebug.decision_tree.states import ICONS, WORDS
 from nbdebug.exhibit import Exhibit, Images, Table
 from nbdebug.finding import Finding
 from nbdebug.report import words
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from nbdebug.report.difference import Difference
+    from nbdebug.report.tree import DrawnTree
 
-__all__ = ["as_fragment", "as_page", "difference_fragment"]
+__all__ = ["as_fragment", "as_page", "difference_fragment", "tree_fragment"]
 
 MOST_TABLE_ROWS, MOST_PICTURES = 50, 100
 
@@ -47,6 +49,13 @@ def difference_fragment(difference: Difference) -> str:
     """Give the comparison of two reports as the output of a notebook cell."""
     template = _environment().get_template("difference.html")
     return template.render(difference=ready(difference), style=_resource("style.css"))
+
+
+def tree_fragment(tree: DrawnTree) -> str:
+    """Give the decision tree as the output of a notebook cell: its own style, no script."""
+    template = _environment().get_template("tree.html")
+    styles = _resource("style.css") + _resource("tree.css")
+    return template.render(tree=tree, style=styles, icons=ICONS, state_words=WORDS, words=words)
 
 
 def _render(template: str, report: Report, include_samples: bool, **more: Any) -> str:

@@ -7,27 +7,14 @@ To show a change, assign a new list to ``stages``; rows are updated in place, so
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import anywidget
 import ipywidgets
 import traitlets
 
+from nbdebug.decision_tree.states import ICONS, WORDS, State
 from nbdebug.widgets import bundle
-
-State = Literal["not-run", "running", "clean", "found", "skipped", "crashed", "stale"]
-
-# A shape for each state, so that colour is never the only sign; the same as in js/src/stages.ts.
-ICONS: dict[State, str] = {
-    "not-run": "○",
-    "running": "◐",
-    "clean": "✓",
-    "found": "▲",
-    "skipped": "–",
-    "crashed": "✕",
-    "stale": "↻",
-}
-WORDS: dict[State, str] = {state: state for state in ICONS} | {"not-run": "not run", "stale": "out of date"}
 
 
 class Step(TypedDict):
