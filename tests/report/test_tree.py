@@ -104,7 +104,7 @@ def test_a_check_of_the_user_s_is_drawn_and_is_no_markup() -> None:
 @pytest.mark.parametrize("wrong", [3, "report.html", {}])
 def test_what_is_no_report_is_refused(wrong: Any) -> None:
     """With what would do."""
-    with pytest.raises(nbdebug.BadInput, match="a report, as nbdebug.diagnose gives it"):
+    with pytest.raises(nbdebug.BadInput, match="a report, as nbdebug"):
         nbdebug.tree(wrong)
     with pytest.raises(nbdebug.BadInput, match="The loss is NaN"):
         nbdebug.tree(symptom="gloom")
