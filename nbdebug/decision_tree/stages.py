@@ -92,6 +92,7 @@ TREE: tuple[Stage, ...] = (
                 "Does one batch go through the model, the loss and back?",
                 "Nothing can be learned before one pass goes through.",
                 ("forward-fails",),
+                ("explain_error",),
             ),
             Step(
                 "finite",
