@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from coverage_page import coverage_page
+
 from nbdebug.decision_tree import Question, Stage, Step, questions, stages, symptoms, whole_tree
 from nbdebug.registry import CheckSpec, registry
 
@@ -34,6 +36,7 @@ def pages() -> dict[Path, str]:
     return {
         ROOT / "docs" / "checks.md": checks_page(),
         ROOT / "docs" / "tree.md": tree_page(),
+        ROOT / "docs" / "coverage.md": coverage_page(),
         readme: with_list(readme.read_text(encoding="utf-8")),
     }
 
@@ -63,7 +66,8 @@ def tree_page() -> str:
     """Give the page of the decision tree: what people come with, the stages, and what only a person can answer."""
     about = (
         "`nbdebug.diagnose` walks it from top to bottom, or from where a symptom points, and the wizard step by step. "
-        "It follows lecture 7 of Full Stack Deep Learning. This page is made by `make docs`.\n"
+        "`nbdebug.tree()` draws it. It follows lecture 7 of Full Stack Deep Learning, with the other sources woven in; "
+        "[coverage.md](coverage.md) says what serves each of their items. This page is made by `make docs`.\n"
     )
     tree = whole_tree(registry)
     steps = {step.id: step for stage in tree for step in stage.steps}
