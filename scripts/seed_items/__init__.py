@@ -34,5 +34,4 @@ NOT_YET = (
     "show_gradients",
     "starter",
     "tune",
-    "watch",
 )
