@@ -1,7 +1,8 @@
 """The fault benchmark: how many faults are found, how well they are named, and how often nothing is called something.
 
 It runs `nbdebug.diagnose` on every patient of every check, on mutants (healthy set-ups of the zoo with one fault put
-in) and on the healthy set-ups themselves, and prints what came of it. From the root of the project:
+in), on faulty set-ups written apart from the checks (`tests/unseen/`) and on the healthy set-ups themselves, and prints
+what came of it. From the root of the project:
 
     python -m benchmarks.faults --quick
     python -m benchmarks.faults --each 4 --seeds 5 --markdown docs/benchmark.md
@@ -116,6 +117,7 @@ def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | 
 
     from tests.clinic import all_healthy, all_patients
     from tests.mutants import Mutant, all_faults
+    from tests.unseen import all_unseen
 
     if job.group == "mutant":
         host = next(healthy for healthy in all_healthy() if healthy.name == job.host)
@@ -123,6 +125,9 @@ def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | 
         setup, places = Mutant(fault, host).make(job.seed)
         return setup, fault.accepted, places
     torch.manual_seed(job.seed)
+    if job.group == "unseen":
+        stranger = next(u for u in all_unseen() if u.name == job.host)
+        return stranger.make(), stranger.accepted, stranger.where
     if job.group == "healthy":
         return next(healthy for healthy in all_healthy() if healthy.name == job.host).make(), (), None
     patient = next(p for p in all_patients() if (p.check, p.name) == (job.fault, job.host))
@@ -134,11 +139,14 @@ def jobs(options: argparse.Namespace) -> list[Job]:
     """List what there is to run."""
     from tests.clinic import all_healthy, all_patients
     from tests.mutants import all_mutants
+    from tests.unseen import all_unseen
 
     found: list[Job] = []
     groups = options.groups
     if "patient" in groups:
         found += [Job("patient", p.check, p.name, 0) for p in all_patients()]
+    if "unseen" in groups:
+        found += [Job("unseen", "", u.name, 0) for u in all_unseen()]
     if "healthy" in groups:
         found += [Job("healthy", "", h.name, seed) for seed in range(options.seeds) for h in all_healthy()]
     if "mutant" in groups:
@@ -163,7 +171,7 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--each", type=int, default=4, help="how many set-ups each fault is put into (0: all it fits)")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each healthy set-up")
     parser.add_argument("--mutant-seeds", type=int, default=1, help="seeds of each mutant")
-    parser.add_argument("--groups", nargs="+", default=["patient", "healthy", "mutant"], help="what to run")
+    parser.add_argument("--groups", nargs="+", default=["patient", "unseen", "healthy", "mutant"], help="what to run")
     parser.add_argument("--only", default="", help="only runs whose name (group:fault@host) holds this text")
     parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
     parser.add_argument("--json", type=Path, help="write every outcome here, one a line, as it comes")

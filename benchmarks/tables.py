@@ -43,7 +43,7 @@ def as_markdown(outcomes: Sequence[Any]) -> str:
 def _summary(outcomes: Sequence[Any]) -> list[tuple[str, ...]]:
     rows = [
         _row(name, [o for o in outcomes if o.group == group])
-        for group, name in (("patient", "patients"), ("mutant", "mutants"))
+        for group, name in (("patient", "patients"), ("unseen", "written apart"), ("mutant", "mutants"))
     ]
     healthy = [o for o in outcomes if o.group == "healthy"]
     if healthy:

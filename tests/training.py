@@ -88,5 +88,7 @@ def _right(predicted: torch.Tensor | None, target: Any) -> torch.Tensor | None:
     if predicted.dim() != target.dim() + 1:
         return None
     dim = 1 if predicted.shape[2:] == target.shape[1:] else predicted.dim() - 1
+    if predicted.select(dim, 0).shape != target.shape:  # answers that have no place of their own, as CTC gives
+        return None
     counted = (target >= 0) & (target < predicted.shape[dim])
     return (predicted.argmax(dim) == target)[counted]

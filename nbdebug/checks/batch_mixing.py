@@ -28,10 +28,12 @@ def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Fi
     """
     if mixing.influence <= max(influence, 10 * mixing.noise):
         return
-    meant = mixing.batch_statistics or not mixing.sure
+    meant = mixing.batch_statistics or mixing.added or not mixing.sure
     doubt = ""
     if mixing.batch_statistics:
         doubt = " This layer keeps no running statistics, so it uses those of the batch in eval mode too."
+    elif mixing.added:
+        doubt = " There, numbers about the whole batch stand beside the sample's own, which critics of a GAN want."
     elif not mixing.sure:
         doubt = " If dimension 0 of your batch is time and not the samples, that is as it should be."
     yield Finding(

@@ -13,6 +13,7 @@ from nbdebug.registry import check
 __all__ = ["clamped_output"]
 
 SCORES = ("softmax", "differences", "logistic")
+CUT = ("softmax", "probabilities")  # losses that nothing at the bound can learn from: it has no slope
 REMEDY = Remedy(
     "Let the last layer be linear: no activation behind it.",
     "return self.head(hidden)",
@@ -20,7 +21,16 @@ REMEDY = Remedy(
 )
 
 
-@check(explains=("batch-not-memorised", "worse-than-baseline", "dead-units", "saturated-units", "vanishing-gradients"))
+@check(
+    explains=(
+        "initial-loss-off",
+        "batch-not-memorised",
+        "worse-than-baseline",
+        "dead-units",
+        "saturated-units",
+        "vanishing-gradients",
+    )
+)
 def clamped_output(
     response: LossResponse,
     *,
@@ -39,22 +49,22 @@ def clamped_output(
 
     What to try: remove the activation behind the last layer, or scale the targets into its range.
     """
-    heads = [head for head in response.heads if head.family in (*SCORES, "squared", "distance")]
+    heads = [head for head in response.heads if head.family in (*SCORES, "probabilities", "squared", "distance")]
     if not heads:
         raise NotApplicable("the loss has no value that it pulls the outputs to")
     for head in heads:
         if head.family in ("squared", "distance"):
             if head.unreachable > unreachable and (head.is_compared or head.family == "squared"):
                 yield _out_of_range(response, head, unreachable)
-        elif head.is_bounded and not _is_squashed_already(head) and head.shortfall > shortfall:
+        elif head.family in SCORES and _is_held(head) and head.shortfall > shortfall:
             yield _cannot_be_certain(response, head, shortfall)
-        elif head.family == "softmax" and head.low == 0 and head.clipped > clipped and head.one_sided > one_sided:
+        elif head.family in CUT and head.low == 0 and head.clipped > clipped and head.one_sided > one_sided:
             yield _cut_off(response, head, clipped)
 
 
-def _is_squashed_already(head: HeadResponse) -> bool:
-    """Whether one of the checks with a more exact name speaks about it."""
-    return bool(head.over) or (head.family == "logistic" and head.is_unit_interval)
+def _is_held(head: HeadResponse) -> bool:
+    """Whether the outputs have bounds, and none of the checks with a more exact name speaks about them."""
+    return head.is_bounded and not head.over and not (head.family == "logistic" and head.is_unit_interval)
 
 
 def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float) -> Finding:

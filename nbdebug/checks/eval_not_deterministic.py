@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from nbdebug.evidence import EvalNoise
+from nbdebug.evidence import EvalNoise, RandomCall
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
@@ -17,7 +18,8 @@ def eval_not_deterministic(noise: EvalNoise, *, change: float = 1e-3) -> Iterato
     """In eval mode the same batch gets another prediction every time.
 
     nbdebug runs one batch in eval mode with different random numbers, and listens for the random operations. Models
-    that draw samples by design (variational autoencoders, diffusion, Bayesian weights) get a note only.
+    that draw samples by design (variational autoencoders, diffusion, Bayesian weights) get a note only, and so does
+    dropout whose line says `training=True`, as it is written to draw many answers and look at their spread.
 
     Why it matters: dropout or noise that is meant for training alone makes predictions worse and impossible to repeat.
     Usual causes are `F.dropout(x)` without `training=self.training`, and layers in plain lists that `eval()` never
@@ -33,11 +35,13 @@ def eval_not_deterministic(noise: EvalNoise, *, change: float = 1e-3) -> Iterato
     answers = noise.plain and noise.task in ("classification", "binary", "multilabel", "regression")
     severity: Severity = "note"
     if "dropout" in kinds:
-        severity = "bug"
+        severity = "note" if all(_is_meant(call) for call in noise.calls if call.kind == "dropout") else "bug"
     elif answers and (masks or not noise.calls):
         severity = "suspect"
     call = next((c for c in noise.calls if c.kind == "dropout"), masks[0] if masks else None)
     named = f" ({call.name} is called in {call.where})" if call is not None else ""
+    if call is not None and _is_meant(call):
+        named += f"; the line `{call.source}` asks for it"
     yield Finding(
         f"In eval mode, two runs of the same batch differ by up to {noise.changed:.2g} times the spread of the outputs"
         f"{named}.",
@@ -69,3 +73,8 @@ def eval_not_deterministic(noise: EvalNoise, *, change: float = 1e-3) -> Iterato
         ),
         exhibit=Bars(("other random numbers", "the same"), (noise.changed, noise.repeated)),
     )
+
+
+def _is_meant(call: RandomCall) -> bool:
+    """Whether the author's own line asks for dropout in every mode; to leave the mode out is how it is forgotten."""
+    return re.search(r"\b(training|train)\s*=\s*True\b", call.source) is not None

@@ -27,7 +27,8 @@ def initial_loss_off(
 
     A model that knows nothing should say that nothing is known: all classes equally likely, or the mean of the targets.
     nbdebug hands exactly that to the loss and compares. For "too low" it gives copies of the model fresh weights, so
-    that a model which has been trained is not blamed for what it knows.
+    that a model which has been trained is not blamed for what it knows. A start that is too high is only noted where
+    the first steps of the training make up for it.
 
     Why it matters: a first loss far above chance means that the model begins by being confidently wrong. The first
     steps are spent on unlearning that, and with large inputs or weights they may never end. A first loss far below
@@ -56,11 +57,13 @@ def _knows(first: FirstGuess, too_low: float, fewest: int) -> bool:
 
 def _too_high(first: FirstGuess, limit: float) -> Finding:
     return Finding(
-        f"The first loss is {first.loss:.3g}; guessing ({first.says}) would give {first.guess:.3g}.",
+        f"The first loss is {first.loss:.3g}; guessing ({first.says}) would give {first.guess:.3g}."
+        + (f" A few steps of training make up for it ({first.soon:.3g})." if first.soon < first.guess else ""),
         where=first.place,
-        severity="suspect",
+        severity="note" if first.soon < first.guess else "suspect",
         evidence={
             "first loss": first.loss,
+            "loss after a few steps": first.soon,
             "loss of guessing": first.guess,
             "loss of the best constant answer": first.constant,
             "threshold": f"{limit:.3g} times the loss of guessing",

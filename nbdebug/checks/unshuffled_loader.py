@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence import EpochOrder, LoaderSweep
 from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding, Patch, Remedy
@@ -38,6 +39,8 @@ def unshuffled_loader(
     What to try: `shuffle=True` in the training loader; for a stream, a shuffle buffer, or a shuffled list of files.
     """
     sweep.require(32)
+    if sweep.ordered.complete and len(sweep.ordered.sizes) == 1:
+        raise NotApplicable("all samples come in one batch, where their order means nothing")
     found = False
     for name, labels in sweep.ordered.labels.items():
         kinds = sweep.class_labels().get(name)

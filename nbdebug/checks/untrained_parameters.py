@@ -54,9 +54,10 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
 def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: GradientReach) -> Finding:
     kind = "no gradient" if all(p.is_cut for p in group) else "a gradient of exactly zero"
     meant = all(p.is_copy or (reach.optimizer_given and not p.in_optimizer) for p in group)
+    own = [p.name for p in group if p.owner == where == "model"]  # what the model itself holds has no layer to name
     return Finding(
         f"{_count(group)} receive {kind} in {reach.batches} batches although the answer depends on them: {place}.",
-        where=where,
+        where=own[0] if own else where,
         severity="note" if meant else "bug",
         evidence=_evidence(group, reach),
         remedies=(
@@ -76,9 +77,9 @@ def _unused(path: str, group: Sequence[ParameterReach], reach: GradientReach) ->
     meant = all(
         p.is_copy or p.conditional or (reach.optimizer_given and not p.in_optimizer) or not p.is_cut for p in group
     )
+    idle = "are never used: changing them changes nothing" if any(p.is_cut for p in group) else "do not touch the loss"
     return Finding(
-        f"{_count(group)} of {path} are never used: changing them changes nothing, and no gradient comes to them in "
-        f"{reach.batches} batches.",
+        f"{_count(group)} of {path} {idle}, and no gradient comes to them in {reach.batches} batches.",
         where=path,
         severity="note" if meant else "suspect",
         evidence=_evidence(group, reach),

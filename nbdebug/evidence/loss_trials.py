@@ -23,7 +23,7 @@ class FirstGuess:
 
     `guess` is the loss of saying nothing (equal scores; for numbers the worse of zero and their mean), `constant`
     that of the best answer that is the same for all samples, which is `best`, one value for each output unit.
-    `untrained` are the losses of copies with fresh weights.
+    `untrained` are the losses of copies with fresh weights, `soon` the least loss within the first steps of a training.
     """
 
     name: str
@@ -37,6 +37,7 @@ class FirstGuess:
     best: tuple[float, ...]
     says: str
     untrained: tuple[float, ...] = ()
+    soon: float = math.inf
 
     @property
     def is_constant(self) -> bool:

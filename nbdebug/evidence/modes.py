@@ -22,13 +22,14 @@ class RandomCall:
     """One call of a random operation: its name, what kind of chance it is, the module that was running.
 
     `kind` is dropout, uniform, normal or other. `elementwise` says that as many numbers were drawn as some module's
-    output holds, as a mask or noise for activations would need.
+    output holds, as a mask or noise for activations would need; `source` is the user's line that drew them.
     """
 
     name: str
     kind: str
     where: str
     elementwise: bool
+    source: str = ""
 
 
 @dataclass(frozen=True)

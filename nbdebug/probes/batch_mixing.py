@@ -12,13 +12,14 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
-from nbdebug.twin.layout import spill, steady_prime
-from nbdebug.twin.locate import Place, Recording, first_place, jittered, record
+from nbdebug.twin.layout import change_of, spill, steady_prime
+from nbdebug.twin.locate import Place, Recording, aligned, first_place, jittered, record
 from nbdebug.twin.samples import Samples, samples_of
 
 __all__ = ["batch_mixing"]
 
 TELLS = 1e-4  # relative change of an untouched sample that no rounding explains
+ADDED = 0.5  # of the features at most are about the whole batch where such numbers are added to a sample's own
 
 
 @probe
@@ -72,6 +73,7 @@ def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
         pairs=samples.count - 1,
         sure=samples.sure,
         batch_statistics=_uses_batch_statistics(twin, place),
+        added=place is not None and _only_adds(twin, samples, reference, changed, masks, whole),
     )
 
 
@@ -141,6 +143,28 @@ def _first(
         return outside > 10 * (spill([(before, repeated)], [nothing], count) or 0.0)
 
     return first_place([reference, again, *changed], mixes)
+
+
+def _only_adds(
+    twin: Twin, samples: Samples, reference: Recording, changed: list[Recording], masks: list[torch.Tensor], whole: bool
+) -> bool:
+    """Whether the first mixed tensor only holds numbers about the whole batch beside the sample's own, as critics do.
+
+    Then most of its features do not change with the other samples, and none with the order in which they come. What
+    mixes by mistake leaves nothing of the sample's own, or depends on who stands where.
+    """
+    order = torch.cat([torch.zeros(1, dtype=torch.long), torch.arange(1, samples.count).roll(1)])
+    with twin.mode(training=False), torch.no_grad():
+        turned = record(twin, samples.map(lambda _, t: t[order]), whole=whole)
+    for before, other_order, *after in aligned([reference, turned, *changed]):
+        for one, moved, *rest in zip(before.tensors, other_order.tensors, *(e.tensors for e in after), strict=True):
+            if one.dim() < 2 or len(one) != samples.count or any(t.shape != one.shape for t in (moved, *rest)):
+                continue
+            pairs = zip(rest, masks, strict=True)
+            felt = torch.stack([change_of(one, t)[~mask].flatten(1).amax(0) for t, mask in pairs]).amax(0) > TELLS
+            if bool(felt.any()):
+                return float(felt.double().mean()) <= ADDED and float(change_of(one[order], moved).max()) <= TELLS
+    return False
 
 
 def _uses_batch_statistics(twin: Twin, place: Place | None) -> bool:

@@ -7,7 +7,7 @@ import math
 import torch
 
 from nbdebug.control import Control
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import BatchScaling, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
@@ -27,7 +27,12 @@ def batch_scaling(twin: Twin, trial: TrialRun, control: Control) -> BatchScaling
     batch = twin.batch()
     double = batch.select(torch.arange(batch.size).repeat(2))
     with twin.mode(training=False), torch.no_grad() if twin.train_step is None else torch.enable_grad():
-        once, twice = (_loss(twin, each) for each in (batch, double))
+        try:
+            once, twice = (_loss(twin, each) for each in (batch, double))
+        except NbdebugError:
+            raise
+        except Exception as error:  # a step that learns nothing in eval mode, a batch that cannot be doubled
+            raise NotApplicable(f"a batch twice as large does not run in eval mode ({type(error).__name__})") from None
     if not math.isfinite(once) or not math.isfinite(twice) or once == 0:
         raise NotApplicable("the loss is not a finite number")
     place = "train_step" if twin.train_step else "compute_loss" if twin.compute_loss else "loss_fn"

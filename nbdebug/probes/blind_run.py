@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from nbdebug.control import Control
@@ -12,6 +14,7 @@ from nbdebug.probes.overfit_one_batch import SAMPLES
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
+from nbdebug.twin.taps import tapped, tensors_in
 from nbdebug.twin.training import hurry, train_on
 
 __all__ = ["blind_run"]
@@ -26,6 +29,8 @@ def blind_run(twin: Twin, trial: TrialRun, control: Control) -> BlindRun:
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:
         raise NotApplicable("there is no target apart from the inputs")
+    if twin.compute_loss is not None and _still_sees(twin, _same_for_all(batch)):
+        raise NotApplicable("compute_loss gives the model more than the inputs, so these cannot be taken away")
     if not _targets_differ(batch):
         raise NotApplicable("all targets of the batch are the same, so nothing can be told from it")
     hurry(twin)
@@ -47,6 +52,20 @@ def _same_for_all(batch: Batch) -> Batch:
         return tensor[:1].expand_as(tensor).clone()
 
     return batch.map_inputs(change)
+
+
+def _still_sees(twin: Twin, blind: Batch) -> bool:
+    """Whether samples with the same inputs still reach the model as different ones, as both sides of a pair do."""
+    different: list[bool] = []
+
+    def look(path: str, _: Any, given: Any) -> None:
+        if path == "model":
+            rows = [t for t in tensors_in(given) if t.dim() and len(t) == blind.size]
+            different.extend(bool((t != t[:1]).any()) for t in rows)
+
+    with torch.no_grad(), tapped(twin.model, before=look):
+        twin.run(blind)
+    return any(different)
 
 
 def _targets_differ(batch: Batch) -> bool:

@@ -16,6 +16,7 @@ from nbdebug.subject import Batch
 from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.loss import own_loss
 from nbdebug.twin import Twin
+from nbdebug.twin.sources import line_now
 from nbdebug.twin.taps import CallStack, first_tensor, tapped, tensors_in
 from nbdebug.twin.task import task_of
 
@@ -68,7 +69,7 @@ class _Run:
         self.calls: list[Call] = []
         self.stack = CallStack()
         self.sizes = {int(t.numel()) for t in batch.inputs.values()}
-        self._drawn: list[tuple[str, str, int]] = []
+        self._drawn: list[tuple[str, str, int, str]] = []
         seed_all(seed)
         with tapped(twin.model, after=self._after, before=self.stack.enter), _Listener(self._drew):
             outcome = twin.run(batch)
@@ -77,7 +78,7 @@ class _Run:
     @property
     def random(self) -> list[RandomCall]:
         """What was drawn, and where."""
-        return [RandomCall(name, _kind(name), where, count in self.sizes) for name, where, count in self._drawn]
+        return [RandomCall(name, _kind(name), at, count in self.sizes, line) for name, at, count, line in self._drawn]
 
     def _after(self, path: str, module: nn.Module, inputs: Any, output: Any) -> None:
         self.stack.leave(path, module, inputs, output)
@@ -89,7 +90,7 @@ class _Run:
         self.calls.append((path, type(module).__name__, given, tensor.detach().clone()))
 
     def _drew(self, name: str, count: int) -> None:
-        self._drawn.append((name, self.stack.innermost[0] if self.stack.innermost else "model", count))
+        self._drawn.append((name, self.stack.innermost[0] if self.stack.innermost else "model", count, line_now()))
 
 
 class _Listener(TorchDispatchMode):

@@ -55,6 +55,8 @@ def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights
 def _random_batches(twin: Twin, control: Control) -> list[Batch]:
     """Draw samples from all over the data; a stream gives its first ones."""
     subject = twin.subject
+    if subject.whole_batches:
+        return twin.batches(4)
     draws = at_random(subject.feed, subject.wrap, time.monotonic() + SECONDS, control.poll)
     if draws is None:
         return [batch.head(BATCH).to(twin.device) for batch in subject.batches(4)]

@@ -56,7 +56,7 @@ def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientRea
     silent = [n for n, p in named.items() if p.requires_grad and not any(seen.norms[n])]
     waking = _wakes(twin, batches, {n: named[n] for n in silent if any(v is not None for v in seen.norms[n])})
     silent = [name for name in silent if name not in waking]
-    influences, copies = _influences(twin, batches[0], named, silent), _copies(named, silent, seen)
+    influences, copies = _influences(twin, batches[0], named, silent, seen), _copies(named, silent, seen)
     held = {id(p) for group in twin.optimizer.param_groups for p in group["params"]}
     facts = _ModuleFacts(twin, seen)
     return GradientReach(
@@ -152,17 +152,26 @@ def _wakes(twin: Twin, batches: list[Batch], zero: dict[str, nn.Parameter]) -> s
     return woken
 
 
-def _influences(twin: Twin, batch: Batch, named: dict[str, nn.Parameter], silent: list[str]) -> dict[str, float]:
-    """Measure how much the answer depends on the parameters without a gradient, module by module."""
+def _influences(
+    twin: Twin, batch: Batch, named: dict[str, nn.Parameter], silent: list[str], seen: _Seen
+) -> dict[str, float]:
+    """Measure how much the answer depends on the parameters without a gradient, module by module.
+
+    A gradient that comes and is exactly zero may be the truth: a distance between two outputs does not feel a bias
+    that both have. So only the loss is asked about those.
+    """
+    cut = {name for name in silent if all(norm is None for norm in seen.norms[name])}
     owners = list(dict.fromkeys(_owner(name) for name in silent))
     if len(owners) > GROUPS:  # too many to try one by one: the children of the root
         owners = list(dict.fromkeys(name.split(".")[0] for name in silent))
     found: dict[str, float] = {}
     for owner in owners:
         group = [n for n in silent if _owner(n) == owner or n.startswith(f"{owner}.")]
-        group = [n for n in group if n not in found]
-        value = influence_of(twin, batch, [named[n] for n in group])
-        found.update(dict.fromkeys(group, value))
+        for is_cut in (True, False):
+            part = [n for n in group if n not in found and (n in cut) is is_cut]
+            if part:
+                value = influence_of(twin, batch, [named[n] for n in part], on_loss_alone=not is_cut)
+                found.update(dict.fromkeys(part, value))
     return found
 
 

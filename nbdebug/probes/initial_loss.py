@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -19,6 +20,8 @@ from nbdebug.twin.loss_family import recognise
 __all__ = ["initial_loss"]
 
 FRESH = 3  # copies with new weights; all of them have to agree
+FAR = 1.5  # times the loss of guessing, before it is worth a look how soon the training makes up for it
+STEPS, ROUND = 40, 4
 
 
 @probe
@@ -41,7 +44,8 @@ def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
     if not guesses:
         raise NotApplicable("nobody can guess what this loss compares the outputs with")
     fresh = _untrained(twin, box, [path for path, _ in guesses])
-    return InitialLoss(tuple(_with(first, fresh.get(path, ())) for path, first in guesses))
+    soon = _soon(twin.fresh()) if any(first.loss > FAR * first.guess for _, first in guesses) else math.inf
+    return InitialLoss(tuple(replace(first, untrained=fresh.get(path, ()), soon=soon) for path, first in guesses))
 
 
 def _first(box: LossBox, path: Path, guess: Guess, place: str) -> FirstGuess:
@@ -59,8 +63,15 @@ def _first(box: LossBox, path: Path, guess: Guess, place: str) -> FirstGuess:
     )
 
 
-def _with(first: FirstGuess, untrained: tuple[float, ...]) -> FirstGuess:
-    return FirstGuess(**{**first.__dict__, "untrained": untrained})
+def _soon(twin: Twin) -> float:
+    """Train for a few steps in the user's way and give the mean loss of the last round through the batches."""
+    twin.ready_to_train()
+    batches = twin.batches(ROUND)
+    try:
+        losses = [twin.plain_step(batches[step % len(batches)]) for step in range(STEPS)]
+    except NotApplicable:
+        return math.inf
+    return sum(losses[-len(batches) :]) / len(batches)
 
 
 def _untrained(twin: Twin, box: LossBox, paths: list[Path]) -> dict[Path, tuple[float, ...]]:

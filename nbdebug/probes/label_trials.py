@@ -40,8 +40,8 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
     try:
         with twin.mode(training=False):
             box = open_box(twin, batch)
-        path, output = next(iter(box.heads.items()))
-    except (NbdebugError, StopIteration) as why:
+        path, output = _head_of(box)
+    except (NbdebugError, IndexError) as why:
         return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model gives no output")
     except Exception as failure:
         return LabelTrials(part.name, reason=f"the model does not run ({type(failure).__name__}: {failure})")
@@ -57,6 +57,21 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
     if not error and output.numel() == target.numel() and _like_labels(part):
         return replace(found, bottomless=_is_bottomless(box, path, output, target, part))
     return found
+
+
+def _head_of(box: LossBox) -> tuple[Path, torch.Tensor]:
+    """Give the output that the labels are for: of several whose gradient depends on them, the one with most scores.
+
+    A second output may well be asked for less than the labels say: whether a digit is even, how large it is.
+    """
+    heads = list(box.heads.items())
+    turned = replace(box, batch=box.batch.map_targets(lambda _, t: t.roll(1, 0) if t.dim() else t))
+    fitting = []
+    for path, output in heads if len(heads) > 1 else ():
+        one, other = box.gradient(path, output)[1], turned.gradient(path, output)[1]
+        if one is not None and other is not None and not torch.equal(one, other):
+            fitting.append((path, output))
+    return max(fitting, key=lambda head: head[1].numel(), default=heads[0])
 
 
 def _error(box: LossBox) -> str:

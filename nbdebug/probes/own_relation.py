@@ -38,6 +38,8 @@ def own_relation(
         raise NotApplicable("simple models find the relation")
     if samples.train.kind == "none" or samples.train.target_is_input:
         raise NotApplicable("there is no target apart from the input")
+    if twin.subject.whole_batches:
+        raise NotApplicable("the model takes whole batches only, so no samples can be compared with others")
     batches = _batches(twin, control)
     used = max(2, min(2 * len(batches) // 3, TRAINED_ON // max(1, batches[0].size if batches else 1)))
     learned, judged = batches[:used], batches[used:]

@@ -21,7 +21,7 @@ from nbdebug.twin.fitting import labels_met, layer_fits, loss_fits
 from nbdebug.twin.locate import place_at, record
 from nbdebug.twin.mishaps import mishap_of
 from nbdebug.twin.mutations import find_mutation, held_graphs
-from nbdebug.twin.samples import several_batches
+from nbdebug.twin.samples import runs, several_batches
 from nbdebug.twin.sources import line_of
 from nbdebug.twin.taps import CallStack, Given, tapped, tensors_in
 
@@ -51,7 +51,23 @@ def trial_run(twin: Twin, control: Control) -> TrialRun:
             later = _attempt(twin, batch, index)
     if later is None:
         later = _attempt(twin, batches[0], 0, training=False)
+    twin.subject.whole_batches = _takes_whole_batches_only(twin, batches[0])
     return TrialRun("", batch=describe(batches[0].reading), later=later)
+
+
+def _takes_whole_batches_only(twin: Twin, batch: Batch) -> bool:
+    """Whether half of a batch fails or means nothing where all of it runs: then no experiment may cut it."""
+    if batch.starts:
+        return True
+    half = batch.head(max(2, batch.size // 2))
+    if half.size == batch.size:
+        return False
+    with torch.no_grad():
+        for training in (True, False):
+            with twin.mode(training):
+                if runs(twin.run, half) or not runs(twin.run, batch):
+                    return False
+    return True
 
 
 def _attempt(twin: Twin, batch: Batch, index: int, training: bool = True) -> TrialRun | None:

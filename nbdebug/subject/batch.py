@@ -24,6 +24,7 @@ class Batch:
 
     raw: Any
     reading: Reading
+    whole: bool = False  # the model takes it in one piece only: a graph with its edges, a size that is written down
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -68,6 +69,17 @@ class Batch:
                 return int(self.target.shape[0])
         return Counter(lengths).most_common(1)[0][0] if lengths else 1
 
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The inputs that say where each sample begins in another input, which holds all samples in one long row."""
+        rows = [len(t) for t in self.inputs.values() if t.dim() > 0 and len(t) != self.size]
+        return tuple(
+            name
+            for name, t in self.inputs.items()
+            if t.dim() == 1 and len(t) == self.size > 1 and not t.is_floating_point() and t.dtype != torch.bool
+            if int(t[0]) == 0 and bool((t.diff() >= 0).all()) and 1 < int(t[-1]) <= max(rows, default=0)
+        )
+
     def map_inputs(self, change: Change) -> Batch:
         """Give a batch whose input tensors are changed."""
         return self._map(lambda p, t: change(name_of(p), t) if self._is_input(p) else t)
@@ -93,8 +105,8 @@ class Batch:
         return replace(self, raw=pick(self.raw))
 
     def head(self, count: int) -> Batch:
-        """Give the batch of the first so many samples."""
-        return self.select(torch.arange(min(count, self.size)))
+        """Give the batch of the first so many samples, or all of it where the model takes it in one piece only."""
+        return self if self.whole else self.select(torch.arange(min(count, self.size)))
 
     def to(self, device: torch.device) -> Batch:
         """Give the batch on this device; containers are rebuilt, never changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -58,7 +58,8 @@ class Twin:
 
     def batches(self, count: int = 1) -> list[Batch]:
         """Give the first training batches, on the twin's device, as fresh copies."""
-        return [batch.clone().to(self.device) for batch in self.subject.batches(count)]
+        whole = self.subject.whole_batches
+        return [replace(b.clone().to(self.device), whole=whole) for b in self.subject.batches(count)]
 
     def batch(self) -> Batch:
         """Give the first training batch."""

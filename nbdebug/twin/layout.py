@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-__all__ = ["layouts", "relative_change", "spill", "steady_prime"]
+__all__ = ["change_of", "layouts", "relative_change", "spill", "steady_prime"]
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # before and after a change
 
@@ -26,7 +26,7 @@ def layouts(shape: Sequence[int], count: int) -> Iterator[tuple[int, bool]]:
 
 def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:
     """Give the largest change of any element relative to the size of the values."""
-    return float(_change(before, after).max()) if before.numel() else 0.0
+    return float(change_of(before, after).max()) if before.numel() else 0.0
 
 
 def spill(pairs: Sequence[Pair], touched: Sequence[torch.Tensor], count: int) -> float | None:
@@ -37,7 +37,7 @@ def spill(pairs: Sequence[Pair], touched: Sequence[torch.Tensor], count: int) ->
     shape = pairs[0][0].shape
     if any(a.shape != shape or b.shape != shape for a, b in pairs):
         return None
-    changes = [_change(a, b) for a, b in pairs]
+    changes = [change_of(a, b) for a, b in pairs]
     found = [
         max(_outside(change, mask, dim, slow, count) for change, mask in zip(changes, touched, strict=True))
         for dim, slow in layouts(shape, count)
@@ -57,7 +57,7 @@ def steady_prime(size: int, lengths: set[int]) -> int:
     return fitting[0] if fitting else size
 
 
-def _change(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+def change_of(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Give the absolute change relative to the size of the values; what is infinite in both has not changed."""
     a, b = _real(before), _real(after)
     same = (a == b) | (a.isnan() & b.isnan())

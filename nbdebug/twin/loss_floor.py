@@ -80,7 +80,7 @@ def squashes_twice(box: LossBox, path: Path, target: torch.Tensor | None, dim: i
     log(e + C − 1) when all are wrong; the ratio of the two stays whatever the reduction.
     """
     like = box.heads[path]
-    if target is None:
+    if target is None or (dim is not None and like.shape[dim] < 2):
         return ""
     if dim is not None and target.shape != like.shape:
         right = aligned(like, Family("other"), target, dim)

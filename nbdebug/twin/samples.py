@@ -59,8 +59,8 @@ class Samples:
         return self.map(change)
 
     def head(self, count: int) -> Samples:
-        """Give the first so many samples; where they do not come first, all of them."""
-        if self.axis != 0 or count >= self.count:
+        """Give the first so many samples; all of them where they do not come first or cannot be cut."""
+        if self.axis != 0 or count >= self.count or self.batch.whole:
             return self
         return replace(self, batch=self.batch.head(count), count=count)
 
@@ -104,6 +104,8 @@ def samples_of(twin: Twin, batch: Batch | None = None) -> Samples:
     tensors = [t for t in batch.inputs.values() if t.dim() > 0]
     if not tensors:
         raise NotApplicable("the inputs of the batch hold no tensor with a dimension for the samples")
+    if batch.starts:
+        raise NotApplicable(f"all samples stand in one row, and {batch.starts[0]} says where each begins")
     drawn = _drawn_by_loader(twin.subject)
     if drawn is not None and batch.size != min(drawn, batch.size) and batch.size % drawn:
         return _time_first(batch, tensors, drawn)
