@@ -43,6 +43,7 @@ _HOMES = {
     "load_ipython_extension": "nbdebug.magics",
     "unload_ipython_extension": "nbdebug.magics",
     "watch": "nbdebug.watch",
+    "show_batch": "nbdebug.show.batch",
     "wizard": "nbdebug.widgets.wizard",
 }
 
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from nbdebug.report.tree import tree as tree
     from nbdebug.report.writing import load as load
     from nbdebug.session import Session as Session
+    from nbdebug.show.batch import show_batch as show_batch
     from nbdebug.subject import Subject as Subject
     from nbdebug.twin import Twin as Twin
     from nbdebug.verification import Verification as Verification

@@ -12,6 +12,7 @@ __all__ = ["NbdebugMagics", "load_ipython_extension", "unload_ipython_extension"
 USAGE = """\
 %nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
 %nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
+%nbdebug batch LOADER [MODEL] [LOSS_FN]               show what the network receives
 %nbdebug explain ID                                   say what a check is about
 %nbdebug explain-error                                say what the last error means and what would fit
 %nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
@@ -26,7 +27,7 @@ class NbdebugMagics(Magics):
 
     @line_magic
     def nbdebug(self, line: str) -> Any:
-        """Run `%nbdebug wizard|diagnose|explain|explain-error|report …`."""
+        """Run `%nbdebug wizard|diagnose|batch|explain|explain-error|report …`."""
         command, *rest = line.split() or [""]
         action = getattr(self, f"_{command.replace('-', '_')}", None) if f"%nbdebug {command} " in USAGE else None
         if action is None:
@@ -44,6 +45,11 @@ class NbdebugMagics(Magics):
 
         self.newest = nbdebug.diagnose(*self._values("diagnose", names))
         return self.newest
+
+    def _batch(self, names: list[str]) -> Any:
+        import nbdebug
+
+        return nbdebug.show_batch(*self._values("batch", names, "LOADER [MODEL] [LOSS_FN]", 1, 3))
 
     def _explain(self, names: list[str]) -> Any:
         import nbdebug
@@ -69,9 +75,16 @@ class NbdebugMagics(Magics):
         report = getattr(self.newest, "report", self.newest)
         return report.save(names[0])
 
-    def _values(self, command: str, names: list[str]) -> list[Any]:
-        if not 2 <= len(names) <= 4:
-            raise UsageError(f"%nbdebug {command} takes two to four names: MODEL LOADER [LOSS_FN] [OPTIMIZER]")
+    def _values(
+        self,
+        command: str,
+        names: list[str],
+        usage: str = "MODEL LOADER [LOSS_FN] [OPTIMIZER]",
+        least: int = 2,
+        most: int = 4,
+    ) -> list[Any]:
+        if not least <= len(names) <= most:
+            raise UsageError(f"%nbdebug {command} takes {least} to {most} names: {usage}")
         known = self.shell.user_ns if self.shell is not None else {}
         values = []
         for name in names:

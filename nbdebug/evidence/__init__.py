@@ -1,6 +1,7 @@
 """Evidence: frozen dataclasses of plain numbers. Tensors stop before here."""
 
 from nbdebug.evidence.answers import *  # noqa: F403
+from nbdebug.evidence.batches import *  # noqa: F403
 from nbdebug.evidence.data import *  # noqa: F403
 from nbdebug.evidence.influence import *  # noqa: F403
 from nbdebug.evidence.intake import *  # noqa: F403

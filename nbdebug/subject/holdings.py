@@ -24,6 +24,7 @@ __all__ = [
     "heavy_parts",
     "holdings_of",
     "human_bytes",
+    "parts_in",
 ]
 
 _LOOK_INSIDE = 64  # items of a long container that are opened; the rest is counted by its length
@@ -100,6 +101,11 @@ def data_in(*roots: Any) -> list[Any]:
     """List the loaders and data sets that these objects hold."""
     kinds = (torch.utils.data.DataLoader, torch.utils.data.Dataset)
     return [part for part, _ in _walk(list(roots)) if isinstance(part, kinds)]
+
+
+def parts_in(*roots: Any) -> list[Any]:
+    """List everything that can be reached from these objects; of long containers, some."""
+    return [part for part, _ in _walk(list(roots))]
 
 
 def copy_generator(generator: Any) -> Any:

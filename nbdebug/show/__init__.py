@@ -1,0 +1,1 @@
+"""The viewers: what goes into a network, what happens in it, and how it learns, as live views, pages and text."""

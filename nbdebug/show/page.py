@@ -1,0 +1,61 @@
+"""Static pages of the viewers, from exhibits and tables; everything is escaped, nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from nbdebug.exhibit import Exhibit
+from nbdebug.report.draw import as_svg_address
+from nbdebug.report.drawing.sheet import png_bytes
+from nbdebug.report.words import clean_text, figure
+
+__all__ = ["address_of", "drawn", "lines", "page", "pictures", "table"]
+
+
+def page(title: str, *parts: str) -> str:
+    """Put the parts under a title."""
+    return f'<div style="max-width:960px;overflow-x:auto"><p><strong>{_text(title)}</strong></p>{"".join(parts)}</div>'
+
+
+def lines(texts: Iterable[str]) -> str:
+    """Give short texts one under another."""
+    listed = "".join(f"<li>{_text(text)}</li>" for text in texts)
+    return f"<ul>{listed}</ul>" if listed else ""
+
+
+def drawn(exhibit: Exhibit, label: str, width: int = 560) -> str:
+    """Give an exhibit as an image, which sites that show notebooks leave alone."""
+    address = as_svg_address(exhibit, label)
+    return f'<p><img src="{address}" alt="{_text(label)}" width="{width}"></p>' if address else ""
+
+
+def pictures(items: Sequence[tuple[np.ndarray, str]], size: int = 96) -> str:
+    """Give pictures with a caption each, as many in a row as there is room for."""
+    cells = "".join(
+        f'<div style="display:inline-block;vertical-align:top;width:{size + 12}px;font-size:12px;margin:0 6px 8px 0">'
+        f'<img src="{address_of(pixels)}" alt="{_text(caption)}" width="{size}" style="image-rendering:pixelated">'
+        f"<br>{_text(caption)}</div>"
+        for pixels, caption in items
+    )
+    return f"<div>{cells}</div>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Give rows of plain values under named columns."""
+    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(figure(value))}</td>' for value in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def address_of(pixels: np.ndarray) -> str:
+    """Give a picture as an address that needs no file."""
+    return f"data:image/png;base64,{base64.b64encode(png_bytes(pixels)).decode('ascii')}"
+
+
+def _text(text: object) -> str:
+    return escape(clean_text(text))

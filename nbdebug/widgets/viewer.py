@@ -1,0 +1,71 @@
+"""A view with a front end of its own: plain data goes there, requests come back; without the bundle, plain ipywidgets.
+
+`Viewer` and `PlainViewer` have the same interface: ``data``, ``detail``, ``status`` and ``static`` are written here, an
+observable ``request`` is written there. `viewer` chooses between them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import anywidget
+import ipywidgets
+import traitlets
+
+from nbdebug.widgets import bundle
+
+__all__ = ["PlainViewer", "Viewer", "viewer"]
+
+
+class Viewer(anywidget.AnyWidget):
+    """A view drawn by the bundle of this name; ``key`` names the static output that it takes the place of."""
+
+    data = traitlets.Dict().tag(sync=True)
+    detail = traitlets.Dict().tag(sync=True)
+    status = traitlets.Unicode().tag(sync=True)
+    request = traitlets.Dict().tag(sync=True)
+    key = traitlets.Unicode().tag(sync=True)
+    static = traitlets.Unicode()
+
+    def __init__(self, name: str, data: dict[str, Any], key: str = "") -> None:
+        script, style = bundle.read(name)
+        self.add_traits(_esm=traitlets.Unicode(script).tag(sync=True), _css=traitlets.Unicode(style).tag(sync=True))
+        super().__init__(data=data, key=key)
+
+
+class PlainViewer(ipywidgets.VBox):
+    """The static picture with a button for each request, for an installation without the bundle."""
+
+    data = traitlets.Dict()
+    detail = traitlets.Dict()
+    status = traitlets.Unicode()
+    request = traitlets.Dict()
+    static = traitlets.Unicode()
+
+    def __init__(self, static: str, actions: Sequence[tuple[str, str]] = ()) -> None:
+        self._count = itertools.count(1)
+        self._picture, self._told = ipywidgets.HTML(static), ipywidgets.Label()
+        self._buttons = [self._button(action, text) for action, text in actions]
+        super().__init__([ipywidgets.HBox([*self._buttons, self._told]), self._picture])
+        self.observe(lambda change: setattr(self._told, "value", change["new"]), "status")
+        self.observe(lambda change: setattr(self._picture, "value", change["new"]), "static")
+
+    def _button(self, action: str, text: str) -> ipywidgets.Button:
+        button = ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="auto"))
+        button.on_click(partial(self._ask, action))
+        return button
+
+    def _ask(self, action: str, _: ipywidgets.Button) -> None:
+        self.request = {"action": action, "count": next(self._count)}
+
+
+def viewer(
+    name: str, data: dict[str, Any], static: str, *, key: str = "", actions: Sequence[tuple[str, str]] = ()
+) -> Viewer | PlainViewer:
+    """Return the view with its own front end where that was built, else the static picture with plain buttons."""
+    if bundle.is_usable(name):
+        return Viewer(name, data, key)
+    return PlainViewer(static, actions)
