@@ -12,7 +12,8 @@ from nbdebug.twin.taps import tensors_in
 __all__ = ["Batches"]
 
 MOST = 8192  # batches that are remembered
-SAMPLE = 64
+SAMPLE = 32
+_READABLE = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
 class Batches:
@@ -46,9 +47,8 @@ class Batches:
 def _mark(tensor: torch.Tensor) -> int:
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel() or tensor.is_nested:
         return 0
-    flat = tensor.detach()
-    flat = flat.view(-1) if flat.is_contiguous() else flat[:4].reshape(-1) if flat.dim() else flat.reshape(-1)
-    sample = flat[:: max(flat.numel() // SAMPLE, 1)]
-    if sample.dtype in (torch.bfloat16, torch.complex32):
-        sample = sample.float()
-    return hash((tuple(tensor.shape), sample.numpy().tobytes()))
+    if tensor.dtype not in _READABLE:
+        tensor = tensor.detach().float()
+    flat = tensor.detach().numpy()
+    flat = flat.reshape(-1) if flat.flags.c_contiguous else flat[:4].reshape(-1)
+    return hash((tensor.shape, flat[:: max(flat.size // SAMPLE, 1)].tobytes()))

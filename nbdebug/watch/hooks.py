@@ -48,10 +48,11 @@ class QuietHook:
 class LayerHook(QuietHook):
     """Keeps a reference to what one module gave, with its version, so that a later write in place is noticed."""
 
-    __slots__ = ("calls", "index", "left", "module", "take")
+    __slots__ = ("calls", "index", "left", "module", "slot", "take")
 
     def __init__(self, index: int, module: nn.Module, calls: list[tuple[int, Any, int]]) -> None:
         self.index, self.module, self.calls, self.left = index, module, calls, 0
+        self.slot: dict[int, Any] = module._forward_hooks
         self.take: Callable[[Any], Any] | None = None  # samples at once, where a later module writes into the output
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -60,9 +61,11 @@ class LayerHook(QuietHook):
             return
         self.left -= 1
         if self.take is not None:
-            self.calls.append((self.index, self.take(output), -1))
+            taken = self.take(output)
+            if taken is not None:
+                self.calls.append((self.index, taken, -1))
         elif type(output) is torch.Tensor:
-            self.calls.append((self.index, output, -1 if output.is_inference() else output._version))
+            self.calls.append((self.index, output, output._version))
         else:
             self.calls.append((self.index, output, -2))
 

@@ -12,7 +12,7 @@ from torch import nn
 from nbdebug.twin.taps import tensors_in
 from nbdebug.watch.batches import Batches
 from nbdebug.watch.hooks import MOST_CALLS, LayerHook, QuietHook, backward_origin
-from nbdebug.watch.sampling import Flat, Gather, sample_at_once
+from nbdebug.watch.sampling import Block, Gather, sample_at_once
 
 __all__ = ["Passes"]
 
@@ -44,15 +44,15 @@ class Passes:
         self.mark = time.perf_counter()
         self._handles: list[Any] = []
         self._nodes: list[Any] = []
-        self._keys = [torch.utils.hooks.RemovableHandle.next_id + i for i in range(len(layers))]
-        torch.utils.hooks.RemovableHandle.next_id += len(layers)
+        self._key = torch.utils.hooks.RemovableHandle.next_id  # one number that no other hook will have
+        torch.utils.hooks.RemovableHandle.next_id += 1
         self.reset()
 
     def reset(self) -> None:
         """Begin a new step."""
         self.seconds = [0.0, 0.0, 0.0]  # data, forward, backward
         self.losses: list[torch.Tensor] = []
-        self.outputs: list[Flat] = []
+        self.outputs: list[Block] = []
         self.passes = self.step_backwards = 0
         self.asked_gradients = self.in_backward = False
         self._open: list[nn.Module] = []
@@ -64,6 +64,7 @@ class Passes:
     def attach(self, roots: Sequence[nn.Module]) -> None:
         """Look at the passes of these modules."""
         self._roots = {id(root) for root in roots}
+        self.is_distributed = any(type(root).__name__ == "DistributedDataParallel" for root in roots)
         for root in roots:
             before = root.register_forward_pre_hook(QuietHook(self._on_before), with_kwargs=True)
             self._handles += [before, root.register_forward_hook(QuietHook(self._on_after))]
@@ -79,16 +80,17 @@ class Passes:
     def arm(self) -> None:
         """Put the hooks on the layers, for this pass only: in eval mode some modules compute another way with hooks."""
         self.is_armed = True
-        for key, hook in zip(self._keys, self.hooks, strict=True):
+        key, roots = self._key, self._roots
+        for hook in self.hooks:
             hook.left = MOST_CALLS
-            if id(hook.module) not in self._roots:  # those are told by the hook that ends the pass
-                hook.module._forward_hooks[key] = hook
+            if id(hook.module) not in roots:  # those are told by the hook that ends the pass
+                hook.slot[key] = hook
 
     def disarm(self) -> None:
         """Take the hooks off the layers, and let go of what they hold."""
         if self.is_armed:
-            for key, hook in zip(self._keys, self.hooks, strict=True):
-                hook.module._forward_hooks.pop(key, None)
+            for hook in self.hooks:
+                hook.slot.pop(self._key, None)
             self.is_armed = False
         self.calls.clear()
 
@@ -110,8 +112,9 @@ class Passes:
         self.passes += 1
         self.in_backward = False
         self.eval_mode = not module.training
-        if self.due:
+        if self.is_armed:
             self.disarm()
+        if self.due:
             self.arm()
         self._began = time.perf_counter()
 

@@ -46,6 +46,7 @@ class Recorder:
         self._balance, self._settled = CREDIT, time.perf_counter()
         self._heavy = self._price = self._step_began = self._measured_at = 0.0
         self._flushed = time.perf_counter()
+        self._weighed = 0.0
         self._rates: dict[str, float] = {}
         self._rates_step = -1
         self._blind_steps = 0
@@ -191,7 +192,8 @@ class Recorder:
             self.store.rate_rows.append((step, self._rates))
             self._rates_step = step
         self.store.flush()
-        if step >= 0 and self.store.memory_step < step:
+        if step > self.store.memory_step and self._flushed - self._weighed > REFRESH:
+            self._weighed = self._flushed
             self.store.put_memory(step, self.steps.scale)
         if not self.passes.in_backward:
             self.on_flush()

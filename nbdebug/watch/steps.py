@@ -13,8 +13,9 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.watch.hooks import QuietHook, scaler_of_step
+from nbdebug.watch.norms import Norms, norms_of
 from nbdebug.watch.passes import Passes
-from nbdebug.watch.sampling import Norms, WeightViews, squared_norms
+from nbdebug.watch.sampling import WeightViews
 from nbdebug.watch.store import Sample
 
 __all__ = ["Followed", "Steps"]
@@ -42,6 +43,11 @@ class Followed:
     versions: list[int] = field(default_factory=list)
     sample: Sample | None = None
     has_closure: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the gradients are ordinary numbers that NumPy can look at."""
+        return self.views.is_plain
 
 
 class Steps:
@@ -120,7 +126,7 @@ class Steps:
         if self.passes.due:
             for one in self.followed.values():
                 gradients = [p.grad for p in one.parameters]
-                one.raw = squared_norms(gradients)
+                one.raw = norms_of(gradients, is_plain=one.is_plain)
                 one.versions = [-1 if g is None else g._version for g in gradients]
 
     # --- around the step ----------------------------------------------------------------------------------------
@@ -156,6 +162,7 @@ class Steps:
         self._measured += 1
         if not one.has_closure:
             self._take_gradients(one, sample)
+        one.views.refresh()
         sample.before = one.views(self._measured)
         return sample
 
@@ -167,7 +174,7 @@ class Steps:
         if same and self._measured % VERIFIED > 2:
             sample.used = one.raw
         else:
-            sample.used = squared_norms(gradients)
+            sample.used = norms_of(gradients, is_plain=one.is_plain)
             if same and one.raw is not None and not _about_equal(one.raw, sample.used):
                 self._silent_change = True
         sample.gradients, one.raw = one.raw, None
@@ -183,7 +190,7 @@ class Steps:
         seconds = time.perf_counter() - self._began
         if one.sample is not None:
             if one.sample.used is None:  # the closure made the gradients
-                one.sample.used = squared_norms([p.grad for p in one.parameters])
+                one.sample.used = norms_of([p.grad for p in one.parameters])
             one.sample.after = one.views(self._measured)
         if one.has_closure:
             self._judge(one)
@@ -203,6 +210,6 @@ def _is_clear(probes: list[torch.Tensor]) -> tuple[bool, bool]:
 
 
 def _about_equal(first: Norms, second: Norms) -> bool:
-    if first.later and any(value.device.type != "cpu" for value in first.later):
+    if not first.is_known:
         return True  # not worth waiting for a device
     return bool(np.allclose(first.numpy(), second.numpy(), rtol=1e-4, equal_nan=True))

@@ -13,12 +13,14 @@ import torch
 
 from nbdebug.evidence.recording import LayerSeries, ParameterSeries, Series
 from nbdebug.watch.history import Track, Waterfall
-from nbdebug.watch.reducing import BUCKETS, STATISTICS, layer_statistics, octave_counts, weight_statistics
-from nbdebug.watch.sampling import Flat, Norms
+from nbdebug.watch.norms import Norms
+from nbdebug.watch.reducing import BUCKETS, STATISTICS, change_of, octave_counts, statistics_of
+from nbdebug.watch.sampling import Block
 
 __all__ = ["LayerName", "ParameterName", "Sample", "Store", "as_number", "series_of"]
 
 TIMES = ("data", "forward", "backward", "step")
+_PROCESS = psutil.Process()
 MOST_SCALARS = 200  # names that may be logged
 
 
@@ -46,13 +48,13 @@ class Sample:
 
     step: int
     places: list[int]  # of the optimizer's parameters among all
-    outputs: list[Flat] = field(default_factory=list)
+    outputs: list[Block] = field(default_factory=list)
     gradients: Norms | None = None
     used: Norms | None = None
     scale: torch.Tensor | float = 1.0
     used_scale: torch.Tensor | float = 1.0
-    before: list[Flat] = field(default_factory=list)
-    after: list[Flat] = field(default_factory=list)
+    before: list[Block] = field(default_factory=list)
+    after: list[Block] = field(default_factory=list)
 
 
 class Store:
@@ -81,7 +83,7 @@ class Store:
 
     def put_memory(self, step: int, scale: torch.Tensor | None) -> None:
         """Note how much memory the process and the device hold, and the factor of a GradScaler."""
-        used = float(psutil.Process().memory_info().rss)
+        used = float(_PROCESS.memory_info().rss)
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             used += torch.cuda.memory_allocated()
         with self.lock:
@@ -119,61 +121,78 @@ class Store:
                 self._last[id(tracks[name])] = max([*new[-1:], self._last.get(id(tracks[name]), -1)])
 
     def _put_samples(self, samples: list[Sample]) -> None:
-        self._put_outputs([sample for sample in samples if sample.outputs])
-        for sample in samples:
-            self._put_gradients(sample)
-            self._put_weights(sample)
+        if samples:
+            self._put_outputs([sample for sample in samples if sample.outputs])
+            self._put_gradients([sample for sample in samples if sample.used is not None])
+            self._put_weights([sample for sample in samples if sample.after])
 
     def _put_outputs(self, samples: list[Sample]) -> None:
-        """Reduce the outputs of steps with the same layout together."""
-        start = 0
-        for end in range(1, len(samples) + 1):
-            if end == len(samples) or not _same_layout(samples[start], samples[end]):
-                self._put_alike(samples[start:end])
-                start = end
-        if samples:
-            counts = [octave_counts(f.layout, f.numpy(), len(self.layers)) for f in samples[-1].outputs]
-            self.waterfall.append(samples[-1].step, np.sum(counts, axis=0))
-
-    def _put_alike(self, samples: list[Sample]) -> None:
-        found = np.full((len(samples), len(STATISTICS), len(self.layers)), np.nan)
-        for number, flat in enumerate(samples[0].outputs):
-            rows = np.stack([sample.outputs[number].numpy() for sample in samples])
-            part = layer_statistics(flat.layout, rows, len(self.layers))
-            found = np.where(np.isnan(part), found, part)
+        """Reduce the outputs of all these steps; a module that was called twice has the mean of its calls."""
+        if not samples:
+            return
+        shape = (len(samples), len(self.layers), len(STATISTICS))
+        total, calls, top = np.zeros(shape), np.zeros(shape[:2]), np.zeros(shape[:2])
+        for places, indices, rows in _alike([sample.outputs for sample in samples]):
+            found = np.stack([statistics_of(part) for part in rows])  # one by one: they stay in the cache
+            if len(set(indices)) == len(indices):
+                cells = np.ix_(places, indices)
+                total[cells] += found
+                calls[cells] += 1
+                top[cells] = np.maximum(top[cells], found[:, :, 2])
+                continue
+            for number, place in enumerate(places):
+                np.add.at(total[place], indices, found[number])
+                np.add.at(calls[place], indices, 1)
+                np.maximum.at(top[place], indices, found[number, :, 2])
+        missing = calls == 0
+        total /= np.maximum(calls, 1)[:, :, None]
+        total[:, :, 2] = top
         steps = np.array([sample.step for sample in samples])
         for number, name in enumerate(STATISTICS):
-            self.statistics[name].extend(steps, found[:, number], np.isnan(found[:, number]))
+            self.statistics[name].extend(steps, total[:, :, number], missing)
+        self._put_histogram(samples[-1])
 
-    def _put_gradients(self, sample: Sample) -> None:
-        if sample.used is None:
+    def _put_histogram(self, sample: Sample) -> None:
+        counts = np.zeros((len(self.layers), BUCKETS))
+        for block in sample.outputs:
+            np.add.at(counts, list(block.indices), octave_counts(block.rows()))
+        self.waterfall.append(sample.step, counts)
+
+    def _put_gradients(self, samples: list[Sample]) -> None:
+        if not samples:
             return
-        used = sample.used.numpy() / as_number(sample.used_scale)
-        raw = used if sample.gradients is None else sample.gradients.numpy() / as_number(sample.scale)
-        rows = {"used": used, "gradient": raw}
-        totals = {name: float(np.sqrt(np.nansum(row**2))) for name, row in rows.items()}
-        self.norms.append(sample.step, totals["gradient"], totals["used"])
-        if sample.gradients is not None:
-            self.compared += 1
-            self.clipped += totals["used"] < 0.99 * totals["gradient"]
-        for name, row in rows.items():
-            self._put_row(name, sample.step, sample.places, row)
+        shape = (len(samples), len(self.parameters))
+        raw, used = np.full(shape, np.nan), np.full(shape, np.nan)
+        for number, sample in enumerate(samples):
+            assert sample.used is not None
+            used[number, sample.places] = sample.used.numpy() / as_number(sample.used_scale)
+            raw[number] = used[number]
+            if sample.gradients is not None:
+                raw[number, sample.places] = sample.gradients.numpy() / as_number(sample.scale)
+        totals = np.sqrt(np.stack([np.nansum(raw**2, axis=1), np.nansum(used**2, axis=1)], axis=1))
+        compared = np.array([sample.gradients is not None for sample in samples])
+        self.compared += int(compared.sum())
+        self.clipped += int((compared & (totals[:, 1] < 0.99 * totals[:, 0])).sum())
+        steps = np.array([sample.step for sample in samples])
+        self.norms.extend(steps, totals)
+        self.weights["gradient"].extend(steps, raw, np.isnan(raw))
+        self.weights["used"].extend(steps, used, np.isnan(used))
 
-    def _put_weights(self, sample: Sample) -> None:
-        numels = [self.parameters[place].numel for place in sample.places]
-        norms, ratios = np.full(len(numels), np.nan), np.full(len(numels), np.nan)
-        for before, after in zip(sample.before, sample.after, strict=False):
-            if before.layout == after.layout:
-                index, norm, ratio = weight_statistics(before.layout, before.numpy(), after.numpy(), numels)
-                norms[index], ratios[index] = norm, ratio
-        if sample.after:
-            self._put_row("weight", sample.step, sample.places, norms)
-            self._put_row("update", sample.step, sample.places, ratios)
-
-    def _put_row(self, name: str, step: int, places: list[int], values: np.ndarray) -> None:
-        row = np.full((1, len(self.parameters)), np.nan)
-        row[0, places] = values
-        self.weights[name].extend(np.array([step]), row, np.isnan(row))
+    def _put_weights(self, samples: list[Sample]) -> None:
+        if not samples:
+            return
+        shape = (len(samples), len(self.parameters))
+        norms, ratios = np.full(shape, np.nan), np.full(shape, np.nan)
+        sizes = np.sqrt([parameter.numel for parameter in self.parameters])
+        after = _alike([sample.after for sample in samples])
+        for (places, indices, old), (_, _, new) in zip(_alike([s.before for s in samples]), after, strict=True):
+            for place, first, second in zip(places, old, new, strict=True):
+                own = [samples[place].places[index] for index in indices]
+                norm, ratios[place, own] = change_of(first, second)
+                norms[place, own] = norm * sizes[own]
+        steps = np.array([sample.step for sample in samples])
+        self.weights["weight"].extend(steps, norms, np.isnan(norms))
+        self.weights["update"].extend(steps, ratios, np.isnan(ratios))
 
     def layer_series(self) -> dict[str, LayerSeries]:
         """Give every layer that was measured."""
@@ -211,8 +230,15 @@ def series_of(tracks: Mapping[str, Track]) -> dict[str, Series]:
     return {name: track.series()[name] for name, track in tracks.items()}
 
 
-def _same_layout(first: Sample, second: Sample) -> bool:
-    return [flat.layout for flat in first.outputs] == [flat.layout for flat in second.outputs]
+def _alike(samples: list[list[Block]]) -> list[tuple[list[int], list[int], list[np.ndarray]]]:
+    """Join blocks that hold the same tensors: the places of their steps, the tensors, and the rows of each step."""
+    groups: dict[tuple[Any, ...], tuple[list[int], list[np.ndarray]]] = {}
+    for place, blocks in enumerate(samples):
+        for block in blocks:
+            places, rows = groups.setdefault((block.indices, block.size), ([], []))
+            places.append(place)
+            rows.append(block.rows())
+    return [(places, list(key[0]), rows) for key, (places, rows) in groups.items()]
 
 
 def as_number(value: Any) -> float:

@@ -1,0 +1,71 @@
+"""The norms of many gradients, exactly: on the CPU one dot product each, on other devices one call for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+__all__ = ["Norms", "norms_of"]
+
+_VDOT = np.vdot
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class Norms:
+    """Norms of some gradients: known already, or still on a device."""
+
+    __slots__ = ("_known", "_later", "_places")
+
+    def __init__(self, known: np.ndarray, places: list[int], later: list[torch.Tensor]) -> None:
+        self._known, self._places, self._later = known, places, later
+
+    @property
+    def is_known(self) -> bool:
+        """Whether no device has to be waited for."""
+        return not self._later
+
+    def numpy(self) -> np.ndarray:
+        """Give the norms, NaN where there is no gradient and infinite where it is not finite."""
+        if self._later:
+            found = np.array([float(norm) for norm in torch.stack([x.float() for x in self._later]).cpu()])
+            self._known[self._places] = np.where(np.isfinite(found), found, np.inf)
+            self._later = []
+        return self._known
+
+
+def norms_of(gradients: Sequence[torch.Tensor | None], *, is_plain: bool = False) -> Norms:
+    """Measure every gradient; where all are float32 on the CPU, in the quickest way."""
+    if is_plain:
+        try:
+            memory = [None if g is None else g.numpy() for g in gradients]
+            squares = np.array([np.nan if m is None else _VDOT(m, m) for m in memory])
+            if np.isfinite(squares).all():
+                return Norms(np.sqrt(squares), [], [])
+        except (RuntimeError, TypeError):  # sparse, or part of a graph of its own
+            pass
+    return _norms_one_by_one(gradients)
+
+
+def _norms_one_by_one(gradients: Sequence[torch.Tensor | None]) -> Norms:
+    known = np.full(len(gradients), np.nan)
+    others: list[int] = []
+    for index, gradient in enumerate(gradients):
+        if gradient is None or not gradient.numel():
+            continue
+        if gradient.layout is torch.strided and gradient.device.type == "cpu":
+            norm = float(torch.linalg.vector_norm(gradient.detach(), dtype=torch.float64))
+            known[index] = norm if np.isfinite(norm) else np.inf
+        else:
+            others.append(index)
+    return Norms(known, others, _on_device([gradients[i] for i in others]))  # type: ignore[misc]
+
+
+def _on_device(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
+    values = [g.detach().coalesce().values() if g.is_sparse else g.detach() for g in gradients]
+    values = [v.float() if v.dtype in _HALF else v for v in values]  # half precision overflows
+    devices = {v.device for v in values}
+    if len(devices) > 1:
+        return [torch.linalg.vector_norm(v).to("cpu") for v in values]
+    return list(torch._foreach_norm(values)) if values else []
