@@ -16,6 +16,7 @@ from nbdebug.watch.sampling import Block, Gather, sample_at_once
 
 __all__ = ["Passes"]
 
+MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
 
 
@@ -114,7 +115,7 @@ class Passes:
         self.eval_mode = not module.training
         if self.is_armed:
             self.disarm()
-        if self.due:
+        if self.due and self.passes <= MOST_PASSES * len(self._roots):
             self.arm()
         self._began = time.perf_counter()
 
@@ -138,9 +139,9 @@ class Passes:
         if id(module) in self._own:
             self._own[id(module)](module, (), output)
         with torch.no_grad():
-            flats = self.gather(self.calls)
+            blocks = self.gather(self.calls)
         self.disarm()
-        self.outputs = self.outputs or flats  # of the first pass of a step
+        self.outputs += blocks
         for index in self.gather.overwritten:
             if self.hooks[index].take is None:
                 self.hooks[index].take = sample_at_once(self.gather.wanted)

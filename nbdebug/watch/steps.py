@@ -66,6 +66,7 @@ class Steps:
         self.scale: torch.Tensor | None = None
         self.discarded = 0
         self._unused = 0  # backward passes since any optimizer stepped
+        self._in_step = False  # where a closure makes backward passes of its own
         self._handles: list[Any] = []
         self._measured = 0
         self._silent_change = False  # gradients were changed in a way that bumps no version
@@ -106,7 +107,7 @@ class Steps:
     # --- around the backward pass -------------------------------------------------------------------------------
 
     def _backward_begins(self) -> None:
-        if self._unused and self._all_cleared():
+        if self._unused and not self._in_step and self._all_cleared():
             self.discarded += 1
             self.passes.losses = self.passes.losses[-1:]
             self._unused = 0
@@ -139,6 +140,7 @@ class Steps:
         self.scale = getattr(scaler, "_scale", None) if scaler is not None and scaler.is_enabled() else None
         if self.pace is None:
             self.pace = one
+        self._in_step = True
         one.has_closure = any(map(callable, (*args[1:], *kwargs.values())))
         if not one.has_closure:
             self._judge(one)
@@ -195,7 +197,7 @@ class Steps:
         if one.has_closure:
             self._judge(one)
         one.steps += 1
-        self._unused = 0
+        self._unused, self._in_step = 0, False
         one.backwards, one.cleared, one.raw = 0, False, None
         sample, one.sample = one.sample, None
         self.on_step(one, seconds, sample)
