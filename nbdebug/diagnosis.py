@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
 from nbdebug.decision_tree import find_symptom, order_for, stages
 from nbdebug.errors import plainly
@@ -51,6 +52,7 @@ def diagnose(
     progress: bool = True,
     symptom: str | None = None,
     answers: Mapping[str, Any] | None = None,
+    tell_apart: bool = True,
 ) -> Report:
     """Walk the whole decision tree on a copy of the model and report what is wrong, the likeliest cause first.
 
@@ -59,13 +61,15 @@ def diagnose(
     `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
     terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
     dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are likeliest to
-    explain it run first; `answers` to the tree's questions, by their ids, are kept in the report.
+    explain it run first; `answers` to the tree's questions, by their ids, are kept in the report. Where several causes
+    are left, each is cured alone on a copy to see which one it is, unless `tell_apart` is False.
     """
     checked_options(
         thresholds=thresholds,
         time_limit=time_limit,
         seed=seed,
         progress=progress,
+        tell_apart=tell_apart,
         samples=sweep_samples,
         seconds=sweep_seconds,
     )
@@ -99,6 +103,8 @@ def diagnose(
     with progress_bar(session, [check for check in wanted if check not in left_out], shown=progress) as todo:
         started = time.perf_counter()
         session.run(todo)
+    if tell_apart and not any("was stopped" in note for note in session.journal.notes):
+        arbitrate(session, _tree_order(session), shown=progress)
     return report_of(session, seconds=time.perf_counter() - started)
 
 
@@ -129,4 +135,8 @@ def _reading_order(session: Session) -> list[str]:
     """Give every check in the order of the tree, behind those that answer the user's complaint itself."""
     symptom = session.journal.symptom
     first = find_symptom(symptom).answered_by if symptom else ()
-    return [*first, *(check for stage in stages(session.registry) for check in stage.checks if check not in first)]
+    return [*first, *(check for check in _tree_order(session) if check not in first)]
+
+
+def _tree_order(session: Session) -> list[str]:
+    return [check for stage in stages(session.registry) for check in stage.checks]

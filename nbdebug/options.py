@@ -10,7 +10,9 @@ from nbdebug.errors import BadInput
 __all__ = ["checked_ids", "checked_options"]
 
 
-def checked_options(*, thresholds: Any, time_limit: Any, seed: Any, progress: Any, samples: Any, seconds: Any) -> None:
+def checked_options(
+    *, thresholds: Any, time_limit: Any, seed: Any, progress: Any, tell_apart: Any, samples: Any, seconds: Any
+) -> None:
     """Look at every option that is a number or a switch."""
     _check_thresholds(thresholds)
     _check_number(time_limit, "time_limit", "a number of seconds above 0, or None", "time_limit=60", optional=True)
@@ -18,8 +20,9 @@ def checked_options(*, thresholds: Any, time_limit: Any, seed: Any, progress: An
     _check_number(samples, "sweep_samples", "a number of samples above 0", "sweep_samples=4096")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise _bad("seed", seed, "a whole number from 0 to 4294967295", "seed=0")
-    if progress not in (True, False):
-        raise _bad("progress", progress, "True or False", "progress=False")
+    for name, value in (("progress", progress), ("tell_apart", tell_apart)):
+        if value not in (True, False):
+            raise _bad(name, value, "True or False", f"{name}=False")
 
 
 def checked_ids(ids: Any, name: str) -> list[str]:

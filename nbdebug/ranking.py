@@ -7,14 +7,17 @@ from dataclasses import replace
 
 from nbdebug.finding import SEVERITIES, Finding
 
-__all__ = ["folded", "ranked"]
+__all__ = ["CURES", "folded", "ranked"]
+
+CURES = "cures alone"  # in a finding's evidence: the alarms that went when it alone was cured on a copy
 
 
 def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
     """Put the likeliest cause first.
 
-    What is explained by another finding of this run comes after those that are not; then bugs before suspicions
-    before notes; then earlier questions of the tree before later ones. `explains` keeps only what this run found.
+    What is explained by another finding of this run comes after those that are not; then what was seen to cure others
+    comes first, then bugs before suspicions before notes, then earlier questions of the tree before later ones.
+    `explains` keeps only what this run found.
     """
     place = {check: index for index, check in enumerate(order)}
     found = {finding.check for finding in findings if finding.is_alarm}
@@ -28,6 +31,7 @@ def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
         key=lambda f: (
             not f.is_alarm,
             f.check in symptoms and not _explains_back(f, actual),
+            not f.evidence.get(CURES),
             SEVERITIES.index(f.severity),
             place.get(f.check, len(place)),
         ),

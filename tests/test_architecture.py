@@ -26,7 +26,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("probes", "checks", "decision_tree", "ranking", "explanation", "remedies", "look"),
     ("session",),
     ("progress", "report"),
-    ("verifying",),
+    ("verifying", "arbitration"),
     ("diagnosis", "watch", "instruments", "postmortem"),
     ("show", "widgets", "magics", "__main__"),
 ]

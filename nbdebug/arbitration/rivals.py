@@ -1,0 +1,110 @@
+"""Which alarms may be one cause, what came of curing each of them alone, and what that says: no experiment yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nbdebug.finding import Finding
+from nbdebug.ranking import CURES, folded
+from nbdebug.remedy import Remedy
+
+__all__ = ["OUTCOMES", "Rival", "Trial", "outcomes_in", "rivals_in", "told", "verdict"]
+
+# How a training comes out: any of the other illnesses may be behind these, whether or not it says so.
+OUTCOMES = (
+    "batch-not-memorised",
+    "learning-rate-too-high",
+    "learning-rate-too-low",
+    "worse-than-baseline",
+    "learns-without-inputs",
+    "loss-metric-disagree",
+)
+MOST_PLACES = 5  # patches of one check, one for each place
+
+
+@dataclass(frozen=True)
+class Rival:
+    """An alarm that no other one explains, and the remedies that cure it on a copy."""
+
+    check: str
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of curing these suspects and nothing else: the alarms that went, those that stayed, and the loss."""
+
+    cured: tuple[str, ...]
+    gone: tuple[str, ...]
+    stayed: tuple[str, ...]
+    loss: float | None = None
+
+    def __str__(self) -> str:
+        """Give one part of a sentence."""
+        names = " and ".join(self.cured)
+        parts = [f"{_list(self.gone)} {'goes' if len(self.gone) == 1 else 'go'}"] if self.gone else []
+        parts += [f"{_list(self.stayed)} {'stays' if len(self.stayed) == 1 else 'stay'}"] if self.stayed else []
+        loss = f" (the loss on one batch ends at {self.loss:.3g})" if self.loss is not None else ""
+        return f"with {names}{' alone' if len(self.cured) == 1 else ''} cured, {' and '.join(parts)}{loss}"
+
+
+def outcomes_in(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Give the alarms that say how the training came out."""
+    found = {finding.check for finding in findings if finding.is_alarm}
+    return tuple(check for check in OUTCOMES if check in found)
+
+
+def rivals_in(ranked: Sequence[Finding]) -> list[Rival]:
+    """Give the alarms that no other one explains, in their order; none where there is only one."""
+    causes = list(dict.fromkeys(cause.check for cause, _ in folded(ranked) if cause.is_alarm))
+    rivals = []
+    for check in causes:
+        able = [next((r for r in f.remedies if r.verifiable), None) for f in ranked if f.check == check and f.is_alarm]
+        different: list[Remedy] = []
+        for remedy in able:
+            if remedy is not None and remedy.patch not in [other.patch for other in different]:
+                different.append(remedy)
+        rivals.append(Rival(check, tuple(different[:MOST_PLACES])))
+    return rivals if len(rivals) > 1 else []
+
+
+def verdict(trials: Sequence[Trial], outcomes: Sequence[str]) -> str:
+    """Say in one note what was tried, what was seen, and what follows."""
+    seen = "; ".join(str(trial) for trial in trials)
+    curing = [trial for trial in trials if set(trial.gone) & set(outcomes)]
+    alone = [trial for trial in curing if len(trial.cured) == 1]
+    if len(alone) == 1:
+        follows = f"{alone[0].cured[0]} is the cause of {_list([c for c in alone[0].gone if c in outcomes])}."
+    elif alone:
+        follows = f"each of {_list([trial.cured[0] for trial in alone])} is enough to mend."
+    elif curing:
+        follows = f"none alone is enough: mend {_list(curing[0].cured)} together."
+    else:
+        follows = "none of these is the whole cause."
+    return f"Told apart on copies: {seen}. So {follows}"
+
+
+def told(findings: Sequence[Finding], trials: Sequence[Trial], outcomes: Sequence[str]) -> list[Finding]:
+    """Write into each finding that was tried what was seen, and let it explain what went with it and nothing else."""
+    alone = {trial.cured[0]: trial for trial in trials if len(trial.cured) == 1}
+    cured_by_one = {check for trial in alone.values() for check in trial.gone if check in outcomes}
+    return [
+        _with(finding, alone.get(finding.check), cured_by_one) if finding.is_alarm else finding for finding in findings
+    ]
+
+
+def _with(finding: Finding, trial: Trial | None, cured_by_one: set[str]) -> Finding:
+    if trial is None:
+        return finding
+    disproved = {check for check in trial.stayed if check in cured_by_one}
+    explains = [check for check in (*finding.explains, *trial.gone) if check not in disproved]
+    return replace(
+        finding,
+        evidence={**finding.evidence, "told apart": f"{trial}.", CURES: list(trial.gone)},
+        explains=tuple(dict.fromkeys(explains)),
+    )
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

@@ -1,0 +1,218 @@
+"""Causes are told apart by curing them one at a time: on real set-ups with one cause, two, and none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+from sklearn.datasets import load_diabetes, load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from nbdebug.arbitration import arbitrate
+from nbdebug.arbitration.rivals import Trial, rivals_in, told, verdict
+from nbdebug.control import Control
+from nbdebug.ranking import CURES, ranked
+from nbdebug.remedy import Patch
+
+ORDER = ["unnormalised-inputs", "frozen-parameters", "initialisation-off-scale", "learning-rate-too-high"]
+LEARNING = ["learning-rate-too-high", "batch-not-memorised", "update-ratio-off", "learns-without-inputs"]
+
+
+def mlp(scale: float = 1.0) -> nn.Module:
+    """Give a small network whose weights start so many times too large."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    return model
+
+
+def digits(scale: float = 1 / 16) -> DataLoader[Any]:
+    """Give digits whose pixels are multiplied by this."""
+    x, y = load_digits(return_X_y=True)
+    return DataLoader(TensorDataset(torch.as_tensor(x).float() * scale, torch.as_tensor(y)), 64, shuffle=True)
+
+
+def setup(model: nn.Module, lr: float, scale: float = 1 / 16) -> dict[str, Any]:
+    """Give digits, this model, and plain gradient descent at this rate."""
+    return {
+        "model": model,
+        "loader": digits(scale),
+        "loss_fn": nn.CrossEntropyLoss(),
+        "optimizer": torch.optim.SGD(model.parameters(), lr=lr),
+    }
+
+
+def told_apart(report: nbdebug.Report) -> str:
+    """Give the note that tells causes apart."""
+    notes = [note for note in report.notes if note.startswith("Told apart")]
+    assert len(notes) == 1, report.notes
+    return notes[0]
+
+
+def test_a_rate_too_high_is_told_from_a_frozen_layer() -> None:
+    """Both could keep the batch from being learned; the layer is thawed alone, the rate is lowered alone."""
+    model = mlp()
+    for parameter in model[2].parameters():  # type: ignore[index]
+        parameter.requires_grad_(False)
+    report = nbdebug.diagnose(**setup(model, 30.0), checks=["frozen-parameters", *LEARNING], progress=False)
+    first = report.findings[0]
+    assert first.check == "learning-rate-too-high"
+    assert "batch-not-memorised" in first.explains and "batch-not-memorised" in first.evidence[CURES]
+    frozen = report.result("frozen-parameters").findings[0]
+    assert not frozen.evidence[CURES] and "batch-not-memorised" not in report.findings[1].explains
+    assert "with frozen-parameters alone cured, batch-not-memorised" in frozen.evidence["told apart"]
+    assert "learning-rate-too-high is the cause of batch-not-memorised" in told_apart(report)
+    assert "told apart" in str(report.to_dict())
+    assert report.timings["telling causes apart"] > 0
+
+
+def test_inputs_are_told_from_what_follows_from_them() -> None:
+    """Raw inputs make the training learn as much from nothing; normalised alone, it does not."""
+    checks = ["unnormalised-inputs", "initialisation-off-scale", *LEARNING]
+    report = nbdebug.diagnose(**setup(mlp(), 0.05, 100.0), checks=checks, progress=False)
+    assert report.findings[0].check == "unnormalised-inputs"
+    assert "unnormalised-inputs is the cause" in told_apart(report)
+    follow = [f.check for f in report.alarms[1:]]
+    assert set(follow) <= set(report.findings[0].explains)
+
+
+def test_two_causes_are_both_named() -> None:
+    """Where neither cure alone is enough, both are made together."""
+    checks = ["unnormalised-inputs", "initialisation-off-scale", *LEARNING]
+    report = nbdebug.diagnose(**setup(mlp(20.0), 0.05, 100.0), checks=checks, progress=False)
+    assert {f.check for f in report.alarms[:2]} == {"unnormalised-inputs", "initialisation-off-scale"}
+    assert "none alone is enough" in told_apart(report)
+
+
+def test_a_regression_with_a_slipped_optimizer() -> None:
+    """Another task, another pair: targets far from unit size, and a momentum that no training survives."""
+    x, y = load_diabetes(return_X_y=True)
+    data = TensorDataset(torch.as_tensor(x).float() * 20, torch.as_tensor(y).float()[:, None] * 1000)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.1))
+    report = nbdebug.diagnose(
+        model,
+        DataLoader(data, 64, shuffle=True),
+        nn.MSELoss(),
+        optimizer,
+        checks=["unscaled-targets", "unusual-optimizer", "batch-not-memorised", "learning-rate-too-low"],
+        progress=False,
+    )
+    assert report.findings[0].check == "unscaled-targets"
+    assert "unscaled-targets is the cause" in told_apart(report)
+
+
+def test_nothing_is_tried_where_one_cause_is_left() -> None:
+    """One alarm, or none, needs no experiment; and it can be switched off."""
+    healthy = nbdebug.diagnose(**setup(mlp(), 0.1), checks=LEARNING, progress=False)
+    hasty = setup(mlp(), 30.0)
+    one = nbdebug.diagnose(**hasty, checks=["learning-rate-too-high", "batch-not-memorised"], progress=False)
+    off = nbdebug.diagnose(**hasty, checks=LEARNING, progress=False, tell_apart=False)
+    for report in (healthy, one, off):
+        assert not any(note.startswith("Told apart") for note in report.notes)
+        assert "telling causes apart" not in report.timings
+    assert len(off.alarms) > 2
+
+
+def session_of(checks: list[str], **options: Any) -> nbdebug.Session:
+    """Examine a hasty training with a frozen layer."""
+    model = mlp()
+    model[2].weight.requires_grad_(False)  # type: ignore[index,union-attr]
+    session = nbdebug.Session(nbdebug.Subject(**setup(model, 30.0)), **options)
+    session.run(checks)
+    return session
+
+
+def test_time_and_interrupts_end_it_with_what_is_known() -> None:
+    """The time is bounded; a cancel during the trials leaves the findings as they were."""
+    session = session_of(["frozen-parameters", *LEARNING])
+    before = [str(finding) for finding in session.journal.findings]
+    assert arbitrate(session, ORDER, shown=False, seconds=0.0) == []
+    assert [str(finding) for finding in session.journal.findings] == before
+
+    timer = threading.Timer(0.3, session.control.cancel.set)
+    timer.start()
+    started = time.monotonic()
+    trials = arbitrate(session, ORDER, shown=False)
+    assert len(trials) < 3 and time.monotonic() - started < 10
+    session.control.poll()  # the next run may begin
+
+
+def test_the_user_s_things_stay_as_they_are() -> None:
+    """Patches are made to copies."""
+    model = mlp()
+    model[2].weight.requires_grad_(False)  # type: ignore[index,union-attr]
+    given = setup(model, 30.0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    report = nbdebug.diagnose(**given, checks=["frozen-parameters", *LEARNING], progress=False)
+    assert told_apart(report)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert given["optimizer"].param_groups[0]["lr"] == 30.0 and not model[2].weight.requires_grad  # type: ignore[index]
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def finding(check: str, *explains: str, patch: str = "", **more: Any) -> nbdebug.Finding:
+    """Make a finding with a remedy."""
+    remedies = (nbdebug.Remedy("do", "", Patch(patch)),) if patch else ()
+    return nbdebug.Finding(f"{check}!", check=check, explains=explains, remedies=remedies, **more)
+
+
+def test_rivals_are_what_nobody_explains() -> None:
+    """A check with two places is one rival with a patch for each; what another explains, and notes, are none."""
+    found = [
+        finding("dead-units", "batch-not-memorised", patch="a", where="1"),
+        finding("dead-units", "batch-not-memorised", patch="b", where="2"),
+        finding("dead-units", "batch-not-memorised", patch="b", where="3"),
+        finding("frozen-parameters"),
+        finding("batch-not-memorised", patch="c"),
+        finding("too-few-examples", severity="note", patch="d"),
+    ]
+    rivals = rivals_in(ranked(found, []))
+    assert [(rival.check, [r.patch.name for r in rival.remedies if r.patch]) for rival in rivals] == [
+        ("dead-units", ["a", "b"]),
+        ("frozen-parameters", []),
+    ]
+    assert rivals_in(ranked(found[:3], [])) == []
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        ([Trial(("a",), ("s",), ()), Trial(("b",), (), ("s",))], "So a is the cause of s."),
+        ([Trial(("a",), ("s",), ()), Trial(("b",), ("s",), ())], "each of a and b is enough"),
+        ([Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",))], "none of these is the whole cause"),
+        (
+            [Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",)), Trial(("a", "b"), ("s",), ())],
+            "mend a and b together",
+        ),
+    ],
+)
+def test_the_verdict_says_what_follows(trials: list[Trial], expected: str) -> None:
+    """One cause, several that suffice, none, or both together."""
+    assert expected in verdict(trials, ["s"])
+
+
+def test_what_cured_comes_first_and_what_did_not_explains_no_longer() -> None:
+    """A suspicion that was seen to cure outranks a bug that was seen not to."""
+    found = [finding("b", "s", severity="bug"), finding("a", severity="suspect"), finding("s")]
+    trials = [Trial(("a",), ("s",), (), 0.02), Trial(("b",), (), ("s",), 2.3)]
+    after = ranked(told(found, trials, ["s"]), ["b", "a", "s"])
+    assert [f.check for f in after] == ["a", "b", "s"]
+    assert after[0].explains == ("s",) and after[1].explains == ()
+    assert after[1].evidence["told apart"] == "with b alone cured, s stays (the loss on one batch ends at 2.3)."
+
+
+def test_a_control_without_time_tries_nothing() -> None:
+    """When the time limit of the whole run is over, nothing more begins."""
+    session = session_of(["frozen-parameters", *LEARNING], control=Control(time_limit=120.0))
+    session.control._end = time.monotonic() - 1
+    assert arbitrate(session, ORDER, shown=False) == []
