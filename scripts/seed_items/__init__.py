@@ -30,7 +30,6 @@ NOT_YET = (
     "compare",
     "decompose",
     "show_activations",
-    "show_batch",
     "show_gradients",
     "starter",
     "tune",
