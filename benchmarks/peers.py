@@ -83,9 +83,12 @@ def said(peer: Callable[[dict[str, Any]], set[str]], setup: dict[str, Any], seco
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Run every peer on every healthy set-up and every mutant."""
     peers = [name for name in PACKAGES if name in (options.peers or PACKAGES)]
-    healthy: dict[tuple[str, str], set[str]] = {}
+    done = _done(options)
+    healthy = {(peer, host): words for (peer, group, _, host), words in done.items() if group == "healthy"}
     for host in all_healthy():
         for name in peers:
+            if (name, host.name) in healthy:
+                continue
             torch.manual_seed(0)
             started = time.perf_counter()
             words = healthy[name, host.name] = said(PEERS[name], host.make(), options.seconds)
@@ -93,10 +96,20 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield _row(name, "healthy", "", host.name, words, seconds)
     for mutant in all_mutants(options.each, options.only):
         for name in peers:
+            if (name, "mutant", mutant.fault.kind, mutant.host.name) in done:
+                continue
             started = time.perf_counter()
             words = said(PEERS[name], mutant.make()[0], options.seconds) - healthy[name, mutant.host.name]
             seconds = time.perf_counter() - started
             yield _row(name, "mutant", mutant.fault.kind, mutant.host.name, words, seconds)
+
+
+def _done(options: argparse.Namespace) -> dict[tuple[str, str, str, str], set[str]]:
+    """Give what an earlier, broken run has said already."""
+    if not options.resume or not options.json or not options.json.exists():
+        return {}
+    rows = [json.loads(line) for line in options.json.read_text().splitlines()]
+    return {(row["peer"], row["group"], row["fault"], row["host"]): set(row["said"]) for row in rows}
 
 
 def _row(peer: str, group: str, fault: str, host: str, words: set[str], seconds: float) -> dict[str, Any]:
@@ -125,6 +138,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--peers", nargs="+", help="only these")
     parser.add_argument("--seconds", type=int, default=60, help="the limit of one run")
     parser.add_argument("--json", type=Path, help="write every row here, one a line, as it comes")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json already holds")
     parser.add_argument("--read", type=Path, help="run nothing: make the table from what --json wrote")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")

@@ -24,6 +24,7 @@ def clipping_too_tight(loop: Loop, *, kept: float = 1e-3) -> Iterator[Finding]: 
 
     What to try: print the gradient norm that clip_grad_norm_ returns, and clip at a few times its usual value.
     """
+    loop.require()
     pairs = [(c.raw_norm, c.used_norm) for c in loop.calls if c.steps and c.raw_norm > 0 and c.used_norm > 0]
     if not pairs:
         raise NotApplicable("no optimizer step with a gradient was seen")

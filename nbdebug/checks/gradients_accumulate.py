@@ -24,6 +24,7 @@ def gradients_accumulate(loop: Loop) -> Iterator[Finding]:
 
     What to try: call `optimizer.zero_grad()` once before each backward pass, or after each step.
     """
+    loop.require()
     dirty = [index for index, call in enumerate(loop.calls) if call.leftover > 0]
     if not dirty:
         return

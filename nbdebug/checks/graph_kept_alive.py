@@ -24,6 +24,7 @@ def graph_kept_alive(
 
     What to try: keep numbers, not tensors: `total += loss.item()`, or `loss.detach()` where it must not wait.
     """
+    loop.require()
     if loop.graphs_alive >= len(loop.calls) - 1 and loop.graphs_alive > spare:
         yield Finding(
             f"After {len(loop.calls)} calls of your training step {loop.graphs_alive} of their graphs are still alive.",

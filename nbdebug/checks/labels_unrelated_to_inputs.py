@@ -12,6 +12,11 @@ from nbdebug.registry import check
 
 __all__ = ["labels_unrelated_to_inputs"]
 
+LOOK = (
+    Remedy("Look at inputs with their labels.", "print(next(iter(loader)))"),
+    Remedy("Shuffle and sort inputs and labels by one and the same index.", "x, y = x[order], y[order]"),
+)
+
 
 @check(explains=("learns-without-inputs", "worse-than-baseline"))
 def labels_unrelated_to_inputs(
@@ -20,11 +25,13 @@ def labels_unrelated_to_inputs(
     *,
     p_value: float = 0.01,  # at 120 samples a correlation of 0.24 shows as much; a task with less is hardly one
     samples: int = 120,
+    surely: float = 0.003,  # for the validation data; 2,000 shuffles and three models can give 0.0015
 ) -> Iterator[Finding]:
     """Nothing in the inputs predicts the labels: they may be shuffled, or read in another order.
 
     Nearest neighbours, a linear model and a forest try to predict labels of samples they have not seen, compared with
-    shuffled labels. Where they fail, your model is trained shortly on some samples and asked about others.
+    shuffled labels. Where they fail on the training data and not on the validation data, that is enough; where there is
+    nothing to compare with, your model is trained shortly on some samples and asked about others.
 
     Why it matters: labels that belong to other samples can be learned by heart, but never predicted. The training loss
     falls, slowly, and the validation error stays where guessing is.
@@ -35,6 +42,9 @@ def labels_unrelated_to_inputs(
     if simple is None and own is None:
         raise NotApplicable("neither simple models nor your own could be asked about this kind of target")
     if simple is not None and simple.p < p_value:
+        return
+    if simple is not None and simple.held_out is not None and simple.held_out < surely:
+        yield _only_here(simple, surely)
         return
     if own is None:
         raise NotApplicable("simple models find no relation, and your model could not be trained to look for one")
@@ -62,13 +72,30 @@ def _finding(simple: Baselines | None, own: OwnRelation, samples: int, p_value: 
             "threshold": p_value,
             "source": "permutation and paired tests against shuffled labels",
         },
-        remedies=(
-            Remedy("Look at inputs with their labels.", "print(next(iter(loader)))"),
-            Remedy("Shuffle and sort inputs and labels by one and the same index.", "x, y = x[order], y[order]"),
-        ),
+        remedies=LOOK,
         exhibit=Bars(
             ("own targets", "targets of others"), (own.held_loss, own.shuffled_loss), "Loss on unseen samples"
         ),
+    )
+
+
+def _only_here(simple: Baselines, surely: float) -> Finding:
+    return Finding(
+        f"{_simple(simple)}On the validation data they do (p = {simple.held_out:.1g}): the training labels belong to "
+        "other samples.",
+        where="loader",
+        severity="bug",
+        evidence={
+            "p on the training data": simple.p,
+            "p on the validation data": simple.held_out,
+            "score": simple.score,
+            "chance": simple.chance,
+            "samples": simple.size,
+            "threshold": surely,
+            "source": "permutation tests against shuffled labels",
+        },
+        remedies=LOOK,
+        exhibit=Bars(("best simple model", "chance"), (simple.score, simple.chance), "Training samples"),
     )
 
 

@@ -42,6 +42,7 @@ def split_shift(
         if found is not None:
             yield found
         yield from _labels(pair, label_distance, classifier)
+        yield from _targets(pair, 2 * mean_shift, scale_ratio)
 
 
 def _scaled(pair: Shift, limit: float) -> Finding | None:
@@ -109,6 +110,20 @@ def _labels(pair: Shift, limit: float, classifier: bool) -> Iterator[Finding]:
         remedies=(Remedy("Shuffle before the split and stratify.", "train_test_split(x, y, stratify=y)"),),
         exhibit=Table(("label", "training", pair.name), pair.label_table, "Share of each label"),
     )
+
+
+def _targets(pair: Shift, mean_shift: float, scale_ratio: float) -> Iterator[Finding]:
+    """Targets in other units: far off in the mean or in the scale; a trend in time moves them by less."""
+    if pair.target is None:
+        return
+    difference, ratio = pair.target
+    if abs(difference) <= mean_shift and 1 / scale_ratio < ratio < scale_ratio:
+        return
+    says = (
+        f"The targets of {pair.name} are on another scale than those of the training data: their mean is "
+        f"{difference:+.2g} standard deviations off and their spread {ratio:.3g} times as large."
+    )
+    yield _finding(pair, says, "suspect", difference, mean_shift)
 
 
 def _finding(

@@ -24,6 +24,9 @@ def step_never_taken(loop: Loop) -> Iterator[Finding]:
     What to try: zero the gradients, run forward, compute the loss, call backward on it, then step, in this order.
     """
     calls = loop.calls
+    if loop.error:
+        yield _fails(loop)
+        return
     backwards, steps = sum(c.backwards for c in calls), sum(c.steps for c in calls)
     moved = sum(c.change > 0 for c in calls)
     reason = ""
@@ -53,3 +56,14 @@ def step_never_taken(loop: Loop) -> Iterator[Finding]:
             },
             remedies=(Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),),
         )
+
+
+def _fails(loop: Loop) -> Finding:
+    order = " It steps before the backward pass, which needs the weights as they were." if loop.stepped_first else ""
+    return Finding(
+        f"Your training step fails in call {len(loop.calls) + 1}, though the model and its loss run without it: "
+        f"{loop.error.split('. ')[0].rstrip('.')}.{order}",
+        where="train_step",
+        evidence={"calls that went through": len(loop.calls), "error": loop.error, "source": "an exception"},
+        remedies=(Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),),
+    )

@@ -16,7 +16,7 @@ USUAL = {
     "betas[0]": (0.0, 0.99, 0.9),  # 0 and 0.5 are used for adversarial training
     "betas[1]": (0.8, 0.99999, 0.999),
     "eps": (0.0, 0.1, 1e-8),  # 0.1 and 1.0 were used for Inception with RMSprop
-    "momentum": (0.0, 0.999, 0.9),
+    "momentum": (0.0, 0.995, 0.9),  # nnU-Net takes 0.99; 0.999 still carries what was learned a thousand steps ago
     "alpha": (0.8, 0.9999, 0.99),
     "dampening": (0.0, 0.99, 0.0),
 }

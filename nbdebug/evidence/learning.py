@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbdebug.errors import NotApplicable
+
 __all__ = [
     "BlindRun",
     "Curve",
@@ -170,11 +172,18 @@ class LoopStep:
 
 @dataclass(frozen=True)
 class Loop:
-    """The user's own training step, called a few times on a twin."""
+    """The user's own training step, called a few times on a twin; `error` is what ended it before its time."""
 
     calls: tuple[LoopStep, ...]
     other_change: float  # how much the parameters changed that the optimizer does not hold
     graphs_alive: int  # graphs of the calls that something still holds after the last one
+    error: str = ""
+    stepped_first: bool = False  # in the call that failed, the optimizer stepped before any gradient came
+
+    def require(self) -> None:
+        """Refuse to judge a step that does not run."""
+        if self.error:
+            raise NotApplicable("your training step fails; see step-never-taken")
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,8 @@ class Shift:
     `moved` are the columns whose mean or scale differs beyond chance, with the standardised difference of the means and
     the ratio of the scales; `auc` is how well a forest tells the splits apart, 0.5 being not at all. `slope` is the
     factor that brings the values of one input of the training data to those of the split (1 when nothing differs).
+    `target` is the same for targets that are numbers, where it is beyond chance: the difference of the means in
+    deviations of the training data, and the ratio of the scales.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Shift:
     unseen_share: float
     random: bool
     label_table: tuple[tuple[str, float, float], ...] = ()
+    target: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ class Baselines:
 
     `scores` are accuracies or shares of variance explained; `p` is the probability of the best score if inputs and
     labels had nothing to do with each other, corrected for the number of models. Arrays have one entry a sample: the
-    label, the label that the best model predicts, and how sure it is of either.
+    label, the label that the best model predicts, and how sure it is of either. `held_out` is the same probability for
+    the validation data, where there are enough of them and the training data show no relation.
     """
 
     kind: str
@@ -165,6 +169,7 @@ class Baselines:
     predicted: np.ndarray = field(default_factory=lambda: np.zeros(0))
     sure: np.ndarray = field(default_factory=lambda: np.zeros(0))
     given: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    held_out: float | None = None
 
     @property
     def score(self) -> float:

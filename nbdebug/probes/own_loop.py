@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nbdebug.control import Control
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import Loop, LoopStep, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
@@ -34,15 +34,21 @@ def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
     twin.ready_to_train()
     notes, batches = _Notes(twin), twin.batches(CALLS)
     calls: list[LoopStep] = []
+    error = ""
     outside = [p.detach().clone() for p in notes.others]
     try:
         while len(calls) < CALLS or (notes.steps_taken < 3 and len(calls) < CALLS_AT_MOST):
             control.progress(len(calls) / CALLS_AT_MOST, "calling your training step")
             calls.append(notes.call(batches[len(calls) % len(batches)]))
+    except NbdebugError:
+        raise
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}".splitlines()[0]
     finally:
         notes.detach()
     changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
-    return Loop(tuple(calls), max(changed, default=0.0), notes.graphs_alive())
+    alive = notes.graphs_alive() if not error else 0
+    return Loop(tuple(calls), max(changed, default=0.0), alive, error, bool(notes.steps) and not notes.came)
 
 
 class _Token:
@@ -66,6 +72,15 @@ class _Notes:
             twin.optimizer.register_step_pre_hook(self._before_step),
             *(p.register_post_accumulate_grad_hook(self._accumulated) for p in self.held if p.requires_grad),
         ]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Notes:
+        """A step may copy its model at every call; the copy reports here as well."""
+        return self
+
+    @property
+    def came(self) -> bool:
+        """Whether a gradient has come to a parameter in this call."""
+        return bool(self._raw)
 
     def detach(self) -> None:
         """Take the hooks off again."""

@@ -55,6 +55,7 @@ def _compare(train: Table, other: Table, random: bool) -> Shift:
         unseen_share=unseen_share,
         random=random,
         label_table=table,
+        target=_target(train, other),
     )
 
 
@@ -78,6 +79,20 @@ def _moved(train: Table, other: Table) -> tuple[tuple[str, float, float], ...]:
     size = np.maximum(np.abs(difference), np.abs(np.log(safe)))
     order = [int(i) for i in np.argsort(-size) if found[i]]
     return tuple((train.columns[i], float(difference[i]), float(ratio[i])) for i in order)
+
+
+def _target(train: Table, other: Table) -> tuple[float, float] | None:
+    """Compare targets that are numbers: the difference of the means, and the ratio of the scales, if beyond chance."""
+    if train.kind != "numbers" or other.kind != "numbers" or train.labels is None or other.labels is None:
+        return None
+    a, b = train.labels.astype(np.float64), other.labels.astype(np.float64)
+    if not (a.std() > 0 and b.std() > 0):
+        return None
+    p_mean = float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    p_scale = float(stats.levene(a, b).pvalue)
+    if min(p_mean, p_scale) > ALPHA:
+        return None
+    return float((b.mean() - a.mean()) / a.std()), float(b.std() / a.std())
 
 
 def _mostly_one_value(values: np.ndarray) -> np.ndarray:

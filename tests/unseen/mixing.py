@@ -150,22 +150,3 @@ class ChannelsIntoSamples(nn.Module):
 def channels_before_samples() -> dict[str, Any]:
     """`reshape` of a permuted tensor."""
     return setup(ChannelsIntoSamples(), split(*digit_images(), batch_size=32), nn.CrossEntropyLoss())
-
-
-class BatchStatistics(nn.Module):
-    """Convolutions with a batch norm that keeps no statistics."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.bn = nn.Conv2d(1, 16, 3), nn.BatchNorm2d(16, track_running_stats=False)
-        self.head = nn.Linear(16 * 36, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Answer."""
-        return self.head(F.relu(self.bn(self.conv(x))).flatten(1))
-
-
-@unseen("batch-mixing", "batchnorm-misused", where="bn")
-def statistics_of_the_batch_in_use() -> dict[str, Any]:
-    """What is said about a sample depends on its neighbours even in use."""
-    return setup(BatchStatistics(), split(*digit_images()), nn.CrossEntropyLoss())

@@ -1,0 +1,40 @@
+"""The faulty set-ups that were written apart from the checks are found; `benchmarks/faults.py` runs all of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import nbdebug
+from nbdebug.registry import registry
+from tests.unseen import Unseen, all_unseen
+
+# What the checks missed or placed wrongly when they first saw it stays in every run; `make test-slow` takes the rest.
+ONCE_MISSED = (
+    "clamped_for_bce",
+    "copy_is_trained",
+    "labels_of_the_neighbour",
+    "momentum_without_end",
+    "scale_read_as_a_number",
+    "step_before_backward",
+    "targets_scaled_in_training_only",
+)
+STRANGERS = [pytest.param(u, id=u.name, marks=[pytest.mark.slow] * (u.name not in ONCE_MISSED)) for u in all_unseen()]
+
+
+def test_names_checks_that_exist() -> None:
+    """What would tell the author is the id of a check, and the first of them is the best."""
+    known = registry.load().checks
+    assert len(all_unseen()) >= 75 and {u.name for u in all_unseen()} >= set(ONCE_MISSED)
+    assert all(u.accepted and set(u.accepted) <= set(known) for u in all_unseen())
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_is_told(stranger: Unseen) -> None:
+    """One of the checks that would help its author raises an alarm, at the right place where there is one."""
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**stranger.make(), checks=list(stranger.accepted), progress=False)
+    alarms = [finding for finding in report.findings if finding.severity != "note"]
+    assert alarms, [(result.check, result.status, result.reason) for result in report.results]
+    if stranger.where is not None:
+        assert any(finding.where.startswith(place) for finding in alarms for place in stranger.where), alarms
