@@ -17,6 +17,12 @@ _HOMES = {
     "diagnose": "nbdebug.diagnosis",
     "explain": "nbdebug.explanation",
     "explain_error": "nbdebug.postmortem",
+    "analyse_errors": "nbdebug.improve.analysis",
+    "compare": "nbdebug.improve.comparison",
+    "decompose": "nbdebug.improve.decomposition",
+    "k_fold": "nbdebug.improve.folds",
+    "starter": "nbdebug.improve.starting",
+    "tune": "nbdebug.improve.tuning",
     "list_checks": "nbdebug.explanation",
     "load": "nbdebug.report.writing",
     "verify": "nbdebug.verifying",
@@ -59,6 +65,12 @@ if TYPE_CHECKING:
     from nbdebug.explanation import list_checks as list_checks
     from nbdebug.finding import Finding as Finding
     from nbdebug.finding import Result as Result
+    from nbdebug.improve.analysis import analyse_errors as analyse_errors
+    from nbdebug.improve.comparison import compare as compare
+    from nbdebug.improve.decomposition import decompose as decompose
+    from nbdebug.improve.folds import k_fold as k_fold
+    from nbdebug.improve.starting import starter as starter
+    from nbdebug.improve.tuning import tune as tune
     from nbdebug.instruments import ExpectationFailed as ExpectationFailed
     from nbdebug.instruments import tap as tap
     from nbdebug.magics import load_ipython_extension as load_ipython_extension

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nbdebug.control import Control
 from nbdebug.journal import Event
 from nbdebug.session import Session
 
-__all__ = ["progress_bar", "progress_line"]
+__all__ = ["control_shown", "progress_bar", "progress_line"]
 
 LOG_SECONDS = 10.0
 
@@ -81,3 +82,10 @@ def progress_line(what: str, *, shown: bool) -> Iterator[Callable[[Event], None]
         yield listen
     finally:
         bar.close()
+
+
+@contextmanager
+def control_shown(shown: bool, what: str) -> Iterator[Control]:
+    """Give reins whose progress shows on one line while the block runs."""
+    with progress_line(what, shown=shown) as listen:
+        yield Control(on_progress=lambda fraction, text: listen(Event("progress", what, fraction, text)))

@@ -28,7 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("progress", "report"),
     ("verifying", "arbitration"),
     ("diagnosis", "watch", "instruments", "postmortem"),
-    ("show", "widgets", "magics", "__main__"),
+    ("improve", "show", "widgets", "magics", "__main__"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -22,10 +22,15 @@ def page(title: str, *parts: str) -> str:
     return f'<div style="max-width:960px;overflow-x:auto"><p><strong>{_text(title)}</strong></p>{"".join(parts)}</div>'
 
 
-def lines(texts: Iterable[str]) -> str:
+def lines(texts: Iterable[str], *, numbered: bool = False) -> str:
     """Give short texts one under another."""
-    listed = "".join(f"<li>{_text(text)}</li>" for text in texts)
-    return f"<ul>{listed}</ul>" if listed else ""
+    listed, kind = "".join(f"<li>{_text(text)}</li>" for text in texts), "ol" if numbered else "ul"
+    return f"<{kind}>{listed}</{kind}>" if listed else ""
+
+
+def code(text: str) -> str:
+    """Give lines of code, to be copied."""
+    return f"<pre><code>{_text(text)}</code></pre>"
 
 
 def drawn(exhibit: Exhibit, label: str, width: int = 560) -> str:

@@ -1,0 +1,210 @@
+"""What a model gets wrong: the worst samples, confusions, slices, and labels that may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nbdebug.errors import plainly
+from nbdebug.exhibit import Table
+from nbdebug.finding import plain
+from nbdebug.improve.scoring import Metric, Scores, scored
+from nbdebug.improve.slices import Slice, found_slices, given_slices
+from nbdebug.progress import control_shown
+from nbdebug.subject import Feed, Subject
+
+__all__ = ["ErrorAnalysis", "analyse_errors"]
+
+
+@dataclass(frozen=True)
+class ErrorAnalysis:
+    """The errors of a model on one loader, taken apart."""
+
+    scores: Scores
+    worst: Table
+    confusion: Table | None
+    slices: tuple[Slice, ...]
+    found: tuple[Slice, ...]
+    suspects: Table | None
+    types: Table
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Everything as tables."""
+        every = (self.types, self.worst, self.confusion, self.suspects)
+        return tuple(table for table in every if table is not None and table.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything that can be written down."""
+        return {"error": self.scores.mean, "measure": self.scores.measure, "tables": plain(_dicts(self.tables))}
+
+    def to_frame(self) -> Any:
+        """Give one row for each judged sample, as pandas."""
+        import pandas as pd
+
+        columns = {"index": self.scores.indices, "error": self.scores.errors, "hardness": self.scores.hardness}
+        more = {"answer": self.scores.answers, "target": self.scores.targets}
+        return pd.DataFrame({**columns, **{name: values for name, values in more.items() if values is not None}})
+
+    def __str__(self) -> str:
+        """Give the tables as a terminal shows them."""
+        lines = [f"{self.scores.measure} {self.scores.mean:.4g} over {len(self.scores.errors)} samples"]
+        for table in self.tables:
+            lines += ["", table.title, "  " + " | ".join(table.columns)]
+            lines += ["  " + " | ".join(map(str, row)) for row in table.rows[:12]]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from nbdebug.show.page import page, table
+
+        parts = [page(part.title, table(part.columns, part.rows[:30])) for part in self.tables]
+        return page(f"{self.scores.measure} {self.scores.mean:.4g} over {len(self.scores.errors)} samples", *parts)
+
+
+@plainly
+def analyse_errors(
+    model: Any,
+    loader: Any,
+    *,
+    against: Any = None,
+    slices: Any = None,
+    metric: Metric | None = None,
+    class_names: Sequence[str] | None = None,
+    worst: int = 20,
+    samples: int = 4096,
+    seconds: float = 30.0,
+    progress: bool = True,
+) -> ErrorAnalysis:
+    """Take the errors of a model apart: worst samples, confusions, slices, suspicious labels, and errors by type.
+
+    `slices` are a pandas table whose rows are the samples of the data set, or names with a list of values or a function
+    of a sample; the worst slices are searched for besides. `against` is another loader, such as the validation data
+    of the training's kind, whose errors stand beside for comparison. The model runs on a copy in eval mode.
+    """
+    subject = Subject(model, loader, class_names=class_names)
+    with control_shown(progress, "judging samples") as control:
+        judge = partial(scored, subject, metric=metric, samples=samples, seconds=seconds, control=control)
+        scores = judge(subject.feed, split="loader")
+        other = judge(Feed(against, "against"), split="against") if against is not None else None
+    named = _named(slices)
+    dataset = subject.feed.dataset
+    sample = None if dataset is None else dataset.__getitem__
+    given = given_slices(scores, named, sample)
+    found = found_slices(scores, {name: values for name, values in named.items() if not callable(values)})
+    return ErrorAnalysis(
+        scores,
+        _worst(scores, subject, worst),
+        _confusion(scores, subject),
+        tuple(given),
+        tuple(found),
+        _suspects(scores, subject, worst),
+        _types(scores, other, (*given, *found), subject),
+    )
+
+
+def _named(slices: Any) -> Mapping[str, Any]:
+    if slices is None:
+        return {}
+    return {str(name): slices[name] for name in slices}
+
+
+def _worst(scores: Scores, subject: Subject, most: int) -> Table:
+    order = np.argsort(-scores.hardness, kind="stable")[:most]
+    rows = tuple(
+        (int(scores.indices[i]), *_answer(scores, subject, i), round(float(scores.hardness[i]), 4)) for i in order
+    )
+    rows = tuple(
+        (int(scores.indices[i]), *_answer(scores, subject, i), round(float(scores.hardness[i]), 4)) for i in order
+    )
+    answered = ("is", "called") if scores.targets is not None else ()
+    return Table(("sample", *answered, "hardness"), rows, "The worst samples")
+
+
+def _answer(scores: Scores, subject: Subject, place: int) -> tuple[str, ...]:
+    if scores.targets is None or scores.answers is None:
+        return ()
+    return tuple(subject.name_of_class(int(values[place])) for values in (scores.targets, scores.answers))
+
+
+def _confusion(scores: Scores, subject: Subject) -> Table | None:
+    """List who is taken for whom, the commonest first."""
+    if scores.targets is None or scores.answers is None:
+        return None
+    wrong = scores.targets != scores.answers
+    pairs, counts = np.unique(np.stack([scores.targets, scores.answers], 1)[wrong], axis=0, return_counts=True)
+    rows = []
+    for place in np.argsort(-counts, kind="stable")[:30]:
+        is_, called = (int(label) for label in pairs[place])
+        total = int((scores.targets == is_).sum())
+        names = (subject.name_of_class(is_), subject.name_of_class(called))
+        rows.append((*names, int(counts[place]), f"{counts[place] / total:.1%}"))
+    return Table(("is", "called", "samples", "of its class"), tuple(rows), "Who is taken for whom")
+
+
+def _suspects(scores: Scores, subject: Subject, most: int) -> Table | None:
+    """List labels that the model contradicts with more confidence than it usually has: confident learning."""
+    if scores.probabilities is None or scores.targets is None:
+        return None
+    order = _cleanlab_order(scores)
+    if order is None:
+        order = _confident_order(scores.probabilities, scores.targets)
+    best = scores.probabilities.argmax(1)
+    names = subject.name_of_class
+    rows = tuple(
+        (
+            int(scores.indices[i]),
+            names(int(scores.targets[i])),
+            names(int(best[i])),
+            round(float(scores.probabilities[i, best[i]]), 4),
+        )
+        for i in order[:most]
+    )
+    return Table(("sample", "labelled", "looks like", "confidence"), rows, "Labels that may be wrong")
+
+
+def _cleanlab_order(scores: Scores) -> np.ndarray | None:
+    try:
+        from cleanlab.filter import find_label_issues
+    except ImportError:
+        return None
+    try:
+        order: np.ndarray = find_label_issues(
+            scores.targets, scores.probabilities, return_indices_ranked_by="self_confidence", n_jobs=1
+        )
+    except (ValueError, TypeError, AssertionError):  # classes that were not drawn, for example
+        return None
+    return order
+
+
+def _confident_order(chances: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Rank the samples that are surer of another class than samples of that class usually are."""
+    usual = np.array([chances[labels == c, c].mean() if (labels == c).any() else 2.0 for c in range(chances.shape[1])])
+    others = np.where(np.arange(chances.shape[1]) == labels[:, None], -1.0, chances - usual)
+    suspicious = np.flatnonzero((others.max(1) >= 0) & (chances.argmax(1) != labels))
+    return suspicious[np.argsort(chances[suspicious, labels[suspicious]], kind="stable")]
+
+
+def _types(scores: Scores, other: Scores | None, slices: Sequence[Slice], subject: Subject) -> Table:
+    """Give the kinds of error with their share of all errors, and the same classes in the other data."""
+    rows: list[tuple[Any, ...]] = []
+    for part in slices:
+        rows.append((part.name, part.size, f"{part.error:.4g}", f"{part.share:.0%}", ""))
+    if scores.targets is not None:
+        for label in np.unique(scores.targets):
+            mine = scores.errors[scores.targets == label]
+            beside = ""
+            if other is not None and other.targets is not None and (other.targets == label).any():
+                beside = f"{other.errors[other.targets == label].mean():.4g}"
+            share = float(mine.sum() / scores.errors.sum()) if scores.errors.sum() else 0.0
+            name = f"class {subject.name_of_class(int(label))}"
+            rows.append((name, len(mine), f"{mine.mean():.4g}", f"{share:.0%}", beside))
+    rows.append(("everything", len(scores.errors), f"{scores.mean:.4g}", "100%", f"{other.mean:.4g}" if other else ""))
+    return Table(("kind", "samples", "error", "share of errors", "error in against"), tuple(rows), "Errors by kind")
+
+
+def _dicts(tables: Sequence[Table]) -> list[dict[str, Any]]:
+    return [table.to_dict() for table in tables]

@@ -1,0 +1,222 @@
+"""Where the error of a model that learns comes from: bias, variance, distribution shift, an overused validation set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nbdebug.control import Control
+from nbdebug.errors import BadInput, plainly
+from nbdebug.exhibit import Bars, Table
+from nbdebug.finding import plain
+from nbdebug.improve.advice import ADVICE, Advice
+from nbdebug.improve.scoring import Metric, Scores, scored
+from nbdebug.progress import control_shown
+from nbdebug.subject import Feed, Subject
+
+__all__ = ["Decomposition", "Part", "decompose"]
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Part:
+    """One share of the test error with the interval in which it lies with 95 % confidence."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    says: str
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the share is larger than chance would make it."""
+        return self.low > 0
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The error split by split, the shares that it is made of, and what to do about them, in order."""
+
+    measure: str
+    errors: dict[str, float]
+    counts: dict[str, int]
+    parts: tuple[Part, ...]
+    advice: tuple[Advice, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def part(self, name: str) -> Part:
+        """Give one share by its name."""
+        for part in self.parts:
+            if part.name == name:
+                return part
+        raise BadInput(
+            f"there is no share called {name!r}",
+            where="Decomposition.part",
+            expected=f"one of {', '.join(part.name for part in self.parts)}",
+            do="shares need their loaders: shift needs val_shifted, validation overfitting needs test",
+        )
+
+    @property
+    def table(self) -> Table:
+        """The shares as a table."""
+        rows = tuple((p.name, f"{p.value:.4g}", f"{p.low:.4g} to {p.high:.4g}", p.says) for p in self.parts)
+        return Table(("share", self.measure, "95 % interval", "what it is"), rows, "Where the error comes from")
+
+    @property
+    def bar(self) -> Bars:
+        """The shares as bars."""
+        return Bars(
+            tuple(p.name for p in self.parts),
+            tuple(p.value for p in self.parts),
+            "Where the error comes from",
+            unit=self.measure,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything that can be written down."""
+        return {
+            "measure": self.measure,
+            "errors": plain(self.errors),
+            "counts": plain(self.counts),
+            "parts": [vars(part) for part in self.parts],
+            "advice": [vars(advice) for advice in self.advice],
+            "notes": list(self.notes),
+        }
+
+    def to_frame(self) -> Any:
+        """Give the shares as a pandas table."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(part) for part in self.parts]).set_index("name")
+
+    def __str__(self) -> str:
+        """Give the table, the likeliest share first in the advice, as a terminal shows it."""
+        widest = max(len(part.name) for part in self.parts)
+        lines = [f"{self.measure}: " + ", ".join(f"{name} {value:.4g}" for name, value in self.errors.items())]
+        lines += [f"  {p.name:<{widest}}  {p.value:8.4g}  [{p.low:.4g}, {p.high:.4g}]" for p in self.parts]
+        for advice in self.advice:
+            lines += [advice.says, *(f"  {i}. {step}" for i, step in enumerate(advice.steps, 1))]
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        from nbdebug.show.page import drawn, lines, page, table
+
+        advice = [part for advice in self.advice for part in (lines([advice.says]), lines(advice.steps, numbered=True))]
+        shares = table(self.table.columns, self.table.rows)
+        return page("Where the error comes from", drawn(self.bar, str(self)), shares, *advice, lines(self.notes))
+
+
+@plainly
+def decompose(
+    model: Any,
+    train: Any,
+    val: Any,
+    test: Any = None,
+    *,
+    val_shifted: Any = None,
+    target_error: float | None = None,
+    metric: Metric | None = None,
+    samples: int = 4096,
+    seconds: float = 30.0,
+    seed: int = 0,
+    progress: bool = True,
+) -> Decomposition:
+    """Split the test error into irreducible error, avoidable bias, variance, shift and validation overfitting.
+
+    `val` comes from the distribution of `train`, `val_shifted` from that of `test`. `target_error` is what a person or
+    the best known model reaches; without it the irreducible error counts as 0. The errors are misclassified shares or
+    squared errors, or what `metric(output, target)` gives for each sample. The model runs on a copy in eval mode.
+    """
+    _checked(target_error, metric)
+    loaders = {"train": train, "val": val, "val_shifted": val_shifted, "test": test}
+    subject = Subject(model, train, val_loader=val, test_loader=test)
+    scores: dict[str, Scores] = {}
+    with control_shown(progress, "judging samples") as control:
+        for name, loader in loaders.items():
+            if loader is not None:
+                scores[name] = _scores(subject, loader, name, metric, samples, seconds, control)
+    return _decomposed(scores, target_error, np.random.default_rng(seed))
+
+
+def _scores(
+    subject: Subject, loader: Any, name: str, metric: Metric | None, samples: int, seconds: float, control: Control
+) -> Scores:
+    feed = {"train": subject.feed, "val": subject.val_feed, "test": subject.test_feed}.get(name) or Feed(loader, name)
+    return scored(subject, feed, split=name, metric=metric, samples=samples, seconds=seconds, control=control)
+
+
+def _decomposed(scores: dict[str, Scores], target_error: float | None, rng: np.random.Generator) -> Decomposition:
+    means = {name: _resampled(score.errors, rng) for name, score in scores.items()}
+    floor = target_error or 0.0
+    last = "val_shifted" if "val_shifted" in scores else "val"
+    steps: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+        ("avoidable bias", lambda m: m["train"] - floor, "training error beyond the irreducible: underfitting"),
+        ("variance", lambda m: m["val"] - m["train"], "validation beyond training error: overfitting"),
+    ]
+    if "val_shifted" in scores:
+        shift = "the test's kind of data beyond the training's"
+        steps.append(("distribution shift", lambda m: m["val_shifted"] - m["val"], shift))
+    if "test" in scores:
+        used = "test beyond validation error" + ("" if last == "val_shifted" else "; holds shift, too")
+        steps.append(("validation overfitting", lambda m: m["test"] - m[last], used))
+    errors = {name: score.mean for name, score in scores.items()}
+    known = "what you named" if target_error is not None else "not named, so it counts as 0"
+    parts = [Part("irreducible error", floor, floor, floor, known)]
+    for name, share, says in steps:
+        low, high = np.quantile(share(means), (0.025, 0.975))
+        parts.append(Part(name, float(share(errors)), float(low), float(high), says))
+    return Decomposition(
+        next(iter(scores.values())).measure,
+        errors,
+        {name: len(score.errors) for name, score in scores.items()},
+        tuple(parts),
+        _advice(parts),
+        _notes(scores, target_error),
+    )
+
+
+def _resampled(errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Give the means of many resamples of the same size: the bootstrap."""
+    size = len(errors)
+    return np.array([errors[rng.integers(0, size, size)].mean() for _ in range(RESAMPLES)])
+
+
+def _advice(parts: list[Part]) -> tuple[Advice, ...]:
+    """Give the advice for every share that is surely there, the largest first."""
+    sure = sorted((part for part in parts if part.name in ADVICE and part.is_sure), key=lambda part: -part.value)
+    return tuple(ADVICE[part.name] for part in sure)
+
+
+def _notes(scores: dict[str, Scores], target_error: float | None) -> tuple[str, ...]:
+    notes = [
+        f"{score.split}: {len(score.errors)} of {score.total} samples were judged, drawn at random."
+        for score in scores.values()
+        if score.total is not None and len(score.errors) < score.total
+    ]
+    if target_error is None:
+        notes.append("No target_error was named: a part of the avoidable bias may be irreducible.")
+    if "test" in scores and "val_shifted" not in scores:
+        notes.append("Without val_shifted, shift and validation overfitting cannot be told apart.")
+    return tuple(notes)
+
+
+def _checked(target_error: float | None, metric: Metric | None) -> None:
+    if target_error is not None and not (isinstance(target_error, (int, float)) and target_error >= 0):
+        raise BadInput(
+            f"target_error is {target_error!r}",
+            where="decompose",
+            expected="an error of 0 or more, in the same measure as the others",
+            do="for an accuracy of 95 % write target_error=0.05",
+        )
+    if metric is not None and not callable(metric):
+        raise BadInput(
+            f"metric is {metric!r}",
+            where="decompose",
+            expected="a function metric(output, target) that gives one error for each sample, or None",
+            do="leave it out for error rates and squared errors",
+        )

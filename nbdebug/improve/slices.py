@@ -1,0 +1,162 @@
+"""Parts of the data on which a model is worse: named by the user, or found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nbdebug.errors import BadInput
+from nbdebug.improve.scoring import Scores
+
+__all__ = ["Slice", "found_slices", "given_slices"]
+
+LEAST = 20  # samples: fewer say too little about an error rate
+SHARE = 0.02  # of all samples: what is smaller matters little
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One part of the data: its size, its error, its share of all errors, and how likely chance alone gives that."""
+
+    name: str
+    members: np.ndarray
+    error: float
+    share: float
+    p_value: float
+
+    @property
+    def size(self) -> int:
+        """The number of samples in it."""
+        return int(self.members.sum())
+
+
+def given_slices(scores: Scores, slices: Mapping[str, Any], sample: Callable[[int], Any] | None) -> list[Slice]:
+    """Judge the user's own slices: values by index of the data set (a pandas column, a list), or a function."""
+    found: list[Slice] = []
+    for name, values in slices.items():
+        keys = _keys(name, values, scores, sample)
+        levels = _levels(keys)
+        found += [_slice(f"{name} {label}", members, scores.errors) for label, members in levels if members.any()]
+    return sorted(found, key=lambda part: -part.error)
+
+
+def _keys(name: str, values: Any, scores: Scores, sample: Callable[[int], Any] | None) -> np.ndarray:
+    if callable(values):
+        if sample is None:
+            raise BadInput(
+                "this loader gives no samples by index",
+                where=f"slices[{name!r}]",
+                expected="a DataLoader over a data set with __getitem__ for a slice that is a function",
+                do="give the values as a list in the order of the data set instead",
+            )
+        return np.asarray([values(sample(int(index))) for index in scores.indices])
+    column = np.asarray(values)
+    if len(column) <= int(scores.indices.max()):
+        raise BadInput(
+            f"it has {len(column)} values, and sample {int(scores.indices.max())} was drawn",
+            where=f"slices[{name!r}]",
+            expected="one value for each sample of the data set, in its order",
+            do="pass the column of the same table that the data set was made from",
+        )
+    chosen: np.ndarray = column[scores.indices]
+    return chosen
+
+
+def _levels(keys: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Split by value where there are few, else numbers into quarters and the rest by the commonest."""
+    values, counts = np.unique(keys.astype(str) if keys.dtype == object else keys, return_counts=True)
+    keys = keys.astype(values.dtype)
+    if len(values) <= 12:
+        return [(f"= {value}", keys == value) for value in values]
+    if np.issubdtype(values.dtype, np.number):
+        edges = np.quantile(keys, (0.25, 0.5, 0.75))
+        place = np.searchsorted(edges, keys, side="right")
+        names = (f"< {edges[0]:.4g}", f"{edges[0]:.4g} to {edges[1]:.4g}", f"{edges[1]:.4g} to {edges[2]:.4g}")
+        return [(label, place == i) for i, label in enumerate((*names, f"≥ {edges[2]:.4g}"))]
+    commonest = values[np.argsort(-counts)][:12]
+    return [(f"= {value}", keys == value) for value in commonest]
+
+
+def found_slices(scores: Scores, more: Mapping[str, Any] | None = None, most: int = 5) -> list[Slice]:
+    """Find the slices with the worst error: a small tree on one half of the samples, judged on the other half."""
+    rows, names = _features(scores, more or {})
+    count = len(scores.errors)
+    if rows.shape[1] == 0 or count < 4 * LEAST:
+        return []
+    from sklearn.tree import DecisionTreeRegressor
+
+    order = np.random.default_rng(0).permutation(count)
+    fit, judge = order[: count // 2], order[count // 2 :]
+    least = max(LEAST, int(SHARE * count))
+    tree = DecisionTreeRegressor(max_leaf_nodes=8, min_samples_leaf=max(LEAST // 2, least // 2), random_state=0)
+    tree.fit(rows[fit], scores.errors[fit])
+    leaves = tree.apply(rows[judge])
+    found = []
+    for leaf in np.unique(leaves):
+        held = _slice("", leaves == leaf, scores.errors[judge])
+        if held.size >= LEAST // 2 and held.p_value < 0.01 / len(np.unique(leaves)) and held.error > scores.mean:
+            members = tree.apply(rows) == leaf
+            whole = _slice(_path(tree.tree_, int(leaf), names), members, scores.errors)
+            found.append(Slice(whole.name, members, held.error, whole.share, held.p_value))
+    return sorted(found, key=lambda part: -part.error)[:most]
+
+
+def _features(scores: Scores, more: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:
+    """Give what slices can be made of: the inputs' columns, summaries of wide inputs, the label, the user's columns."""
+    blocks: list[np.ndarray] = []
+    names: list[str] = []
+    if scores.rows is not None and scores.rows.shape[1]:
+        if scores.rows.shape[1] <= 100:
+            blocks.append(scores.rows)
+            names += list(scores.columns)
+        else:
+            blocks.append(np.stack([scores.rows.mean(1), scores.rows.std(1), scores.rows.max(1)], 1))
+            names += ["mean of the input", "spread of the input", "largest input"]
+    if scores.targets is not None:
+        classes = np.unique(scores.targets)[:50]
+        blocks.append((scores.targets[:, None] == classes[None]).astype(float))
+        names += [f"label {label}" for label in classes]
+    for name, values in more.items():
+        column = np.asarray(values)[scores.indices]
+        if np.issubdtype(column.dtype, np.number) or column.dtype == bool:
+            blocks.append(column.astype(float)[:, None])
+            names.append(name)
+        else:
+            levels = np.unique(column.astype(str))[:20]
+            blocks.append((column.astype(str)[:, None] == levels[None]).astype(float))
+            names += [f"{name} = {level}" for level in levels]
+    return (np.concatenate(blocks, 1) if blocks else np.zeros((len(scores.errors), 0))), names
+
+
+def _path(tree: Any, leaf: int, names: Sequence[str]) -> str:
+    """Say in words which conditions lead to a leaf."""
+    words: list[str] = []
+    node = leaf
+    while node:
+        left = np.flatnonzero(tree.children_left == node)
+        parent = int(left[0]) if len(left) else int(np.flatnonzero(tree.children_right == node)[0])
+        name, edge = names[tree.feature[parent]], tree.threshold[parent]
+        if edge == 0.5 and (" = " in name or name.startswith("label ")):
+            words.append(f"not {name}" if len(left) else name)
+        else:
+            words.append(f"{name} {'≤' if len(left) else '>'} {edge:.4g}")
+        node = parent
+    return " and ".join(reversed(words))
+
+
+def _slice(name: str, members: np.ndarray, errors: np.ndarray) -> Slice:
+    inside, outside = errors[members], errors[~members]
+    share = float(inside.sum() / errors.sum()) if errors.sum() > 0 else 0.0
+    return Slice(name, members, float(inside.mean()), share, _p_value(inside, outside))
+
+
+def _p_value(inside: np.ndarray, outside: np.ndarray) -> float:
+    """Say how likely so much more error inside than outside is by chance."""
+    if len(inside) < 2 or len(outside) < 2 or (np.ptp(inside) == 0 and np.ptp(outside) == 0):
+        return 1.0
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(inside, outside, alternative="greater").pvalue)
