@@ -59,7 +59,7 @@ def _go_back(twin: Twin, output: Any, batch: Batch) -> None:
     """Take the gradients of the loss, or of the outputs' mean square where there is no loss to be had."""
     twin.model.zero_grad()
     try:
-        loss = twin.loss_of(output, batch)
+        loss: torch.Tensor | None = twin.loss_of(output, batch)
     except Exception:  # a reference may come without its loss
         predicted = main_output(output)
         loss = predicted.square().mean() if isinstance(predicted, torch.Tensor) else None

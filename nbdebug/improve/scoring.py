@@ -141,11 +141,12 @@ def judged(twin: Twin, batch: Batch, metric: Metric | None) -> Judged:
     if metric is not None:
         return Judged(getattr(metric, "__name__", type(metric).__name__), _by_metric(metric, output, batch))
     predicted, target, task = main_output(output), batch.target, task_of(output, batch)
-    if task.kind == "classification":
+    if predicted is not None and task.kind == "classification":
         return _misclassified(predicted, target, task.scale)
-    if task.kind in ("binary", "multilabel"):
+    if predicted is not None and task.kind in ("binary", "multilabel"):
         return _misjudged(predicted.reshape(target.shape), target > 0.5, task.scale)
-    if task.kind in ("regression", "reconstruction") and predicted.numel() == target.numel():
+    alike = predicted is not None and isinstance(target, torch.Tensor) and predicted.numel() == target.numel()
+    if predicted is not None and alike and task.kind in ("regression", "reconstruction"):
         apart = (predicted.reshape(target.shape) - target).abs().double().square()
         return Judged("squared error", apart.reshape(len(apart), -1).mean(1))
     raise BadInput(

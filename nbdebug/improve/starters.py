@@ -70,6 +70,9 @@ class SeriesStarter(nn.Module):
 class TableStarter(nn.Module):
     """One hidden layer over rows of numbers, each column normalised (batch, columns)."""
 
+    mean: torch.Tensor
+    std: torch.Tensor
+
     def __init__(self, mean: torch.Tensor, std: torch.Tensor, outputs: int) -> None:
         super().__init__()
         self.register_buffer("mean", mean)

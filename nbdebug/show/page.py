@@ -14,7 +14,7 @@ from nbdebug.report.draw import as_svg_address
 from nbdebug.report.drawing.sheet import png_bytes
 from nbdebug.report.words import clean_text, figure
 
-__all__ = ["address_of", "drawn", "lines", "page", "pictures", "table"]
+__all__ = ["address_of", "code", "drawn", "lines", "page", "pictures", "table"]
 
 
 def page(title: str, *parts: str) -> str:
