@@ -54,7 +54,7 @@ def test_planted_shift_comes_first() -> None:
 
 
 def test_intervals_hold_the_truth() -> None:
-    """Two draws from one distribution: the interval of their difference misses 0 in about one of twenty cases, so hardly ever four times."""
+    """Two draws from one distribution: the interval of their difference misses 0 in about one of twenty cases."""
     x, y = pixels()
     model = trained(network(8), x[:500], y[:500], epochs=5)
     missed = 0
