@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--save", type=Path, action="append", default=[], metavar="PATH", help=".html, .ipynb, …")
     diagnose.add_argument("--checks", metavar="ID,ID", help="run these checks only")
     diagnose.add_argument("--skip", metavar="ID,ID", default="", help="leave these checks out")
+    diagnose.add_argument("--symptom", metavar="WORDS", help='what is wrong, for example "loss is NaN"')
     diagnose.add_argument("--time-limit", type=float, metavar="SECONDS")
     diagnose.add_argument("--seed", type=int, default=0)
     diagnose.add_argument("--quiet", action="store_true", help="no progress on standard error")
@@ -57,6 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="say what a check is about")
     explain.add_argument("check")
     explain.set_defaults(run=_explain)
+    tree = commands.add_parser("tree", help="draw the decision tree")
+    tree.add_argument("--symptom", metavar="WORDS", help="number the steps that are walked first for this")
+    tree.set_defaults(run=_tree)
     listing = commands.add_parser("checks", help="list every check")
     listing.set_defaults(run=_list)
     return parser
@@ -73,6 +77,7 @@ def _diagnose(options: argparse.Namespace) -> int:
         **chosen,
         skip=[check for check in options.skip.split(",") if check],
         time_limit=options.time_limit,
+        symptom=options.symptom,
         seed=options.seed,
         progress=not options.quiet,
     )
@@ -132,6 +137,13 @@ def _bad(name: str, seen: str, do: str) -> BadInput:
     return BadInput(
         seen, where=name, expected="a function that returns a dict of the arguments of nbdebug.diagnose", do=do
     )
+
+
+def _tree(options: argparse.Namespace) -> int:
+    import nbdebug
+
+    print(nbdebug.tree(symptom=options.symptom))
+    return 0
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ USAGE = """\
 %nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
 %nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
 %nbdebug batch LOADER [MODEL] [LOSS_FN]               show what the network receives
+%nbdebug tree                                         draw the decision tree, and where the newest report stands
 %nbdebug explain ID                                   say what a check is about
 %nbdebug explain-error                                say what the last error means and what would fit
 %nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
@@ -27,7 +28,7 @@ class NbdebugMagics(Magics):
 
     @line_magic
     def nbdebug(self, line: str) -> Any:
-        """Run `%nbdebug wizard|diagnose|batch|explain|explain-error|report …`."""
+        """Run `%nbdebug wizard|diagnose|batch|tree|explain|explain-error|report …`."""
         command, *rest = line.split() or [""]
         action = getattr(self, f"_{command.replace('-', '_')}", None) if f"%nbdebug {command} " in USAGE else None
         if action is None:
@@ -50,6 +51,13 @@ class NbdebugMagics(Magics):
         import nbdebug
 
         return nbdebug.show_batch(*self._values("batch", names, "LOADER [MODEL] [LOSS_FN]", 1, 3))
+
+    def _tree(self, names: list[str]) -> Any:
+        import nbdebug
+
+        if names:
+            raise UsageError("%nbdebug tree takes nothing; nbdebug.tree(report) draws another report")
+        return nbdebug.tree(getattr(self.newest, "report", self.newest))
 
     def _explain(self, names: list[str]) -> Any:
         import nbdebug

@@ -99,3 +99,20 @@ def test_explain_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checks"]) == 0 and "batch-mixing" in capsys.readouterr().out
     assert main(["explain", "batch-mixing"]) == 0 and "Why it matters" in capsys.readouterr().out
     assert main(["explain", "batch-mixin"]) == 2 and "batch-mixing" in capsys.readouterr().err
+
+
+def test_the_tree_is_drawn_for_a_symptom(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the steps numbered that are walked first; another symptom is refused with the list."""
+    assert main(["tree", "--symptom", "loss is NaN"]) == 0
+    assert "Are the inputs what you think they are? [1]" in capsys.readouterr().out
+    assert main(["tree", "--symptom", "gloom"]) == 2
+    assert "The loss is NaN" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_symptom_orders_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands in the report; a wrong one ends the call."""
+    chosen = ("--checks", "forward-fails", "--quiet")
+    assert main(["diagnose", "setups:healthy", "--symptom", "it is too slow", *chosen]) == 0
+    assert "You said: What is wrong? It is too slow" in capsys.readouterr().out
+    assert main(["diagnose", "setups:healthy", "--symptom", "gloom", *chosen]) == 2

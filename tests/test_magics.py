@@ -96,9 +96,12 @@ def test_diagnose_magic_saves_a_report() -> None:
         "%nbdebug report out.json",
         "report = %nbdebug diagnose model loader\nreport",
         SAVE,
+        "%nbdebug tree",
+        "%nbdebug tree report",
         allow_errors=True,
     )
     assert "run %nbdebug diagnose" in shown[1]
+    assert "✓ Does one batch go through" in shown[4] and "takes nothing" in shown[5]
     assert "checks in" in shown[2]
     assert "True" in shown[3]
 

@@ -52,7 +52,7 @@ def next_step(
         return Next(why, step, question=_question_at(step, said, symptom))
     bug = next((f for f in found if f.severity == "bug"), None)
     if bug is not None:
-        return Next(f"Every check that could explain {bug.check} has been asked: mend it, and run again.", mend=bug)
+        return Next("Every check that could explain it has been asked: mend it, and run again.", mend=bug)
     if open_steps:
         step, why = open_steps[0]
         return Next(why, step, question=_question_at(step, said, symptom))
