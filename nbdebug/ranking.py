@@ -15,9 +15,9 @@ CURES = "cures alone"  # in a finding's evidence: the alarms that went when it a
 def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
     """Put the likeliest cause first.
 
-    What is explained by another finding of this run comes after those that are not; then what was seen to cure others
-    comes first, then bugs before suspicions before notes, then earlier questions of the tree before later ones.
-    `explains` keeps only what this run found.
+    What another finding of this run explains comes last of the alarms, and before that what was cured on a copy in vain
+    while another cure helped. The others go by severity, then by the order of the tree. `explains` keeps only what this
+    run found.
     """
     place = {check: index for index, check in enumerate(order)}
     found = {finding.check for finding in findings if finding.is_alarm}
@@ -25,13 +25,14 @@ def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
         replace(f, explains=tuple(check for check in f.explains if check in found and check != f.check))
         for f in findings
     ]
+    one_helped = any(f.evidence.get(CURES) for f in actual)
     symptoms = {check for f in actual if f.is_alarm for check in f.explains}
     return sorted(
         actual,
         key=lambda f: (
             not f.is_alarm,
             f.check in symptoms and not _explains_back(f, actual),
-            not f.evidence.get(CURES),
+            one_helped and f.evidence.get(CURES) == [],
             SEVERITIES.index(f.severity),
             place.get(f.check, len(place)),
         ),

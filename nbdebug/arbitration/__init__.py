@@ -97,6 +97,9 @@ class _Bench:
             seed=self.session.seed,
         )
         patched.journal.subscribe(self.listen)
+        for check in cured:
+            if any(f.is_alarm for f in patched.run_check(check).findings):
+                raise NotApplicable(f"the remedy does not cure {check} itself, so that nothing would follow")
         gone, stayed = [], []
         learns, loss = self._yardstick(patched)
         for check in self._worth_asking(cured):

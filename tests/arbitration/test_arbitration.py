@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -209,6 +210,23 @@ def test_what_cured_comes_first_and_what_did_not_explains_no_longer() -> None:
     assert [f.check for f in after] == ["a", "b", "s"]
     assert after[0].explains == ("s",) and after[1].explains == ()
     assert after[1].evidence["told apart"] == "with b alone cured, s stays (the loss on one batch ends at 2.3)."
+
+
+def test_what_was_not_tried_keeps_its_place() -> None:
+    """A bug that nobody can cure on a copy is not outranked by a suspicion whose cure helped."""
+    found = [finding("b", severity="bug"), finding("a", severity="suspect"), finding("s")]
+    after = ranked(told(found, [Trial(("a",), ("s",), ())], ["s"]), ["b", "a", "s"])
+    assert [f.check for f in after] == ["b", "a", "s"]
+
+
+def test_a_remedy_that_does_not_cure_its_own_finding_proves_nothing() -> None:
+    """The frozen layer gets a patch that leaves it frozen: then nothing is said about it."""
+    session = session_of(["frozen-parameters", *LEARNING])
+    frozen = next(result for result in session.journal.results if result.check == "frozen-parameters")
+    idle = nbdebug.Remedy("Do nothing.", "", Patch("multiply-learning-rate", {"factor": 1.0}))
+    session.journal.write(frozen.with_findings(tuple(replace(f, remedies=(idle,)) for f in frozen.findings)))
+    trials = arbitrate(session, ORDER, shown=False)
+    assert trials and all("frozen-parameters" not in trial.cured for trial in trials)
 
 
 def test_a_control_without_time_tries_nothing() -> None:
