@@ -30,7 +30,7 @@ def target_leaks_into_inputs(
     What to try: ask when and how the column named gets its value. Take it out and train again: what is left is what the
     model really knows.
     """
-    if leak.alone < alone or (leak.others > leak.alone - gap and not leak.exact):
+    if leak.others is None or leak.alone < alone or (leak.others > leak.alone - gap and not leak.exact):
         return
     carries = leak.others > 0.1 and leak.others_p < 1e-4  # a real table: other columns know something as well
     severity: Severity = "note" if not carries else "bug" if leak.exact else "suspect"

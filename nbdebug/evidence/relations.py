@@ -208,12 +208,13 @@ class ColumnLeak:
     """The input column (or few columns) that predicts the target best alone, against all the others together.
 
     Scores count from 0 (chance) to 1 (perfect). `exact` says that the column is the target under another name: each
-    value of one belongs to exactly one value of the other, or it is a straight line of it.
+    value of one belongs to exactly one value of the other, or it is a straight line of it. `others` is None where no
+    column goes so far alone that the comparison would be worth its time.
     """
 
     columns: tuple[str, ...]
     alone: float
-    others: float
+    others: float | None
     others_p: float
     runner_up: float
     exact: bool

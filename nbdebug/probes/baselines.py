@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -26,8 +26,13 @@ __all__ = ["baselines", "class_scores", "number_scores"]
 ROWS = 1200
 FEWEST = 60
 COMPONENTS = 40
-SHUFFLES = 2000
+SHUFFLES = 1000
 RELATED = 0.01  # as labels-unrelated-to-inputs judges it
+CLEAR = 0.6  # of the way from chance to perfect: twice what any check asks of a task that simple models can judge
+RARE = 0.02  # errors of the surest third; wrong labels would show there as everywhere else
+MODELS = ("nearest neighbours", "linear", "forest")
+
+Tell = Callable[[float], None]
 
 
 @probe
@@ -56,38 +61,55 @@ def _predicted(table: Table, control: Control) -> Baselines:
     return _for_classes(table, control) if table.kind == "classes" else _for_numbers(table, control)
 
 
-def class_scores(rows: np.ndarray, labels: np.ndarray, tell: Any) -> dict[str, np.ndarray]:
-    """Give for each simple model the probabilities that it gives each class, for samples it was not fitted on."""
-    width = max(1, min(COMPONENTS, rows.shape[1], len(rows) // 4))
+def class_scores(
+    rows: np.ndarray, labels: np.ndarray, tell: Tell, is_clear: Callable[[np.ndarray], bool] = lambda _: False
+) -> dict[str, np.ndarray]:
+    """Give for each simple model the probabilities that it gives each class, for samples it was not fitted on.
+
+    The forest is by far the slowest, and is left out where another model's answer is clear.
+    """
+    short = _main_directions(rows)
     models = {
-        "nearest neighbours": make_pipeline(StandardScaler(), PCA(width), KNeighborsClassifier(9)),
-        "linear": make_pipeline(
-            StandardScaler(), PCA(width), LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        ),
-        "forest": RandomForestClassifier(80, min_samples_leaf=2, random_state=0, n_jobs=1),
+        "nearest neighbours": (KNeighborsClassifier(9), short),
+        "linear": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), short),
+        "forest": (RandomForestClassifier(80, min_samples_leaf=2, random_state=0, n_jobs=1), rows),
     }
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
-    found = {}
-    for number, (name, model) in enumerate(models.items()):
+    found: dict[str, np.ndarray] = {}
+    for number, (name, (model, given)) in enumerate(models.items()):
         tell(number / len(models))
-        found[name] = cross_val_predict(model, rows, labels, cv=folds, method="predict_proba")
+        if name == "forest" and any(is_clear(scores) for scores in found.values()):
+            break
+        found[name] = cross_val_predict(model, given, labels, cv=folds, method="predict_proba")
     return found
 
 
-def number_scores(rows: np.ndarray, values: np.ndarray, tell: Any) -> dict[str, np.ndarray]:
-    """Give for each simple model its predictions for samples it was not fitted on."""
-    width = max(1, min(COMPONENTS, rows.shape[1], len(rows) // 4))
+def number_scores(
+    rows: np.ndarray, values: np.ndarray, tell: Tell, is_clear: Callable[[np.ndarray], bool] = lambda _: False
+) -> dict[str, np.ndarray]:
+    """Give for each simple model its predictions for samples it was not fitted on; the forest only where needed."""
     models = {
-        "nearest neighbours": make_pipeline(StandardScaler(), PCA(width), KNeighborsRegressor(7)),
-        "linear": make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 7))),
-        "forest": RandomForestRegressor(60, min_samples_leaf=3, max_features=0.5, random_state=0, n_jobs=1),
-    }
+        "nearest neighbours": (KNeighborsRegressor(7), _main_directions(rows)),
+        "linear": (make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 7))), rows),
+        "forest": (
+            RandomForestRegressor(60, min_samples_leaf=3, max_features=0.5, random_state=0, n_jobs=1), rows
+        ),
+    }  # fmt: skip
     folds = KFold(3, shuffle=True, random_state=0)
-    found = {}
-    for number, (name, model) in enumerate(models.items()):
+    found: dict[str, np.ndarray] = {}
+    for number, (name, (model, given)) in enumerate(models.items()):
         tell(number / len(models))
-        found[name] = cross_val_predict(model, rows, values, cv=folds)
+        if name == "forest" and any(is_clear(guess) for guess in found.values()):
+            break
+        found[name] = cross_val_predict(model, given, values, cv=folds)
     return found
+
+
+def _main_directions(rows: np.ndarray) -> np.ndarray:
+    """Shorten the rows to their main directions, once for all folds: no label is looked at, so none can leak."""
+    width = max(1, min(COMPONENTS, rows.shape[1], len(rows) // 4))
+    short: np.ndarray = make_pipeline(StandardScaler(), PCA(width, random_state=0)).fit_transform(rows)
+    return short
 
 
 def _for_classes(table: Table, control: Control) -> Baselines:
@@ -97,10 +119,14 @@ def _for_classes(table: Table, control: Control) -> Baselines:
     if len(kept) < FEWEST or len(np.unique(table.labels[kept])) < 2:
         raise NotApplicable("too few samples of more than one class")
     used, labels = np.unique(table.labels[kept], return_inverse=True)
-    scores = class_scores(table.rows[kept], labels, lambda f: control.progress(f, "fitting simple models"))
+    scores = class_scores(
+        table.rows[kept],
+        labels,
+        lambda f: control.progress(f, "fitting simple models"),
+        lambda found: _are_predicted(found, labels),
+    )
     answers = {name: table_of.argmax(1) for name, table_of in scores.items()}
     right = {name: float((answer == labels).mean()) for name, answer in answers.items()}
-    tests = {name: _by_shuffling(_hits(answer, labels), answer, labels) for name, answer in answers.items()}
     best = max(right, key=lambda name: right[name])
     order = np.arange(len(labels))
     return Baselines(
@@ -109,7 +135,7 @@ def _for_classes(table: Table, control: Control) -> Baselines:
         scores=right,
         best=best,
         chance=float(np.bincount(labels).max() / len(labels)),
-        p=min(1.0, len(tests) * min(tests.values())),
+        p=_least_p([answers[best], *answers.values()], labels, len(MODELS)),
         indices=tuple(table.indices[i] for i in kept),
         classes=tuple(table.classes[i] for i in used),
         labels=labels,
@@ -117,6 +143,24 @@ def _for_classes(table: Table, control: Control) -> Baselines:
         sure=scores[best].max(1),
         given=scores[best][order, labels],
     )
+
+
+def _are_predicted(scores: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether a model predicts so much, and errs so rarely where it is sure, that a better one could add nothing."""
+    wrong = scores.argmax(1) != labels
+    chance = np.bincount(labels).max() / len(labels)
+    surest = np.argsort(-scores.max(1), kind="stable")[: len(wrong) // 3]
+    return bool(1 - wrong.mean() > chance + CLEAR * (1 - chance) and wrong[surest].mean() < RARE)
+
+
+def _least_p(answers: list[np.ndarray], labels: np.ndarray, models: int) -> float:
+    """Give the smallest p of these answers, corrected for the number of models; none can be below the first bound."""
+    least = 1.0
+    for answer in answers:
+        least = min(least, _by_shuffling(_hits(answer, labels), answer, labels))
+        if least <= 1 / (SHUFFLES + 1):
+            break
+    return min(1.0, models * least)
 
 
 def _hits(answer: np.ndarray, labels: np.ndarray) -> float:
@@ -155,12 +199,16 @@ def _for_numbers(table: Table, control: Control) -> Baselines:
         def tell(fraction: float, done: float = number / len(varied)) -> None:
             control.progress(done + fraction / len(varied), "fitting simple models")
 
-        for name, guess in number_scores(table.rows[: len(values)], values, tell).items():
+        def is_clear(guess: np.ndarray, values: np.ndarray = values) -> bool:
+            fit = _explained(guess, values)
+            return fit.p < 1e-6 and fit.explained > 0
+
+        for name, guess in number_scores(table.rows[: len(values)], values, tell, is_clear).items():
             fit = _explained(guess, values)
             if name not in fits or fit.p < fits[name].p or fit.explained > fits[name].explained:
                 fits[name] = fit
     best = max(fits, key=lambda name: fits[name].explained)
-    p = min(fit.p for fit in fits.values()) * len(fits) * len(varied)
+    p = min(fit.p for fit in fits.values()) * len(MODELS) * len(varied)
     return Baselines("numbers", len(columns), {n: f.explained for n, f in fits.items()}, best, 0.0, min(1.0, p))
 
 

@@ -12,6 +12,7 @@ from nbdebug.evidence import BatchScaling, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.twin import Twin
 
 __all__ = ["batch_scaling"]
@@ -46,7 +47,7 @@ def batch_scaling(twin: Twin, trial: TrialRun, control: Control) -> BatchScaling
 
 
 def _loss(twin: Twin, batch: Batch) -> float:
-    torch.manual_seed(0)
+    seed_torch(0)
     if twin.train_step is not None:
         twin.optimizer.step = lambda closure=None: closure() if closure is not None else None
         return twin.step(batch)

@@ -8,9 +8,10 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import BlindRun, TrialRun
+from nbdebug.evidence import BlindRun, Curve, Overfit, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.probes.overfit_one_batch import SAMPLES
+from nbdebug.probes.overfit_one_batch import STEPS as MOST
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
@@ -19,12 +20,12 @@ from nbdebug.twin.training import hurry, train_on
 
 __all__ = ["blind_run"]
 
-STEPS = 80
+LEAST = 24
 
 
 @probe
-def blind_run(twin: Twin, trial: TrialRun, control: Control) -> BlindRun:
-    """Learn one small batch with its inputs, and again with one sample's inputs for all."""
+def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> BlindRun:
+    """Learn the batch that was learned by heart again, with one sample's inputs for all."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:
@@ -34,13 +35,16 @@ def blind_run(twin: Twin, trial: TrialRun, control: Control) -> BlindRun:
     if not _targets_differ(batch):
         raise NotApplicable("all targets of the batch are the same, so nothing can be told from it")
     hurry(twin)
-    sighted = train_on(twin, batch, STEPS, lambda f: control.progress(f / 2, "learning one batch"))
-    other = twin.fresh()
-    hurry(other)
     blind = train_on(
-        other, _same_for_all(batch), STEPS, lambda f: control.progress(0.5 + f / 2, "learning it without inputs")
+        twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "learning without inputs")
     )
-    return BlindRun(blind, sighted, batch.size)
+    return BlindRun(blind, overfit.curve, batch.size)
+
+
+def _patience(sighted: Curve) -> int:
+    """Give half as many steps again as it took with the inputs, to be fair to a slower way."""
+    steps = len(sighted.losses)
+    return max(LEAST, min(MOST, steps + steps // 2))
 
 
 def _same_for_all(batch: Batch) -> Batch:

@@ -20,6 +20,7 @@ __all__ = ["column_leak"]
 ROWS = 800
 FEWEST = 60
 TRIED = 12  # columns that are tried alone, chosen by a quick look at all
+WORTH = 0.5  # of the way from chance to perfect: a column that goes less far alone gives nothing away
 
 
 @probe
@@ -47,8 +48,9 @@ def _search(table: Table, rows: np.ndarray, labels: np.ndarray, control: Control
     by_class = table.kind == "classes"
     promise = _by_class(rows, labels) if by_class else _by_rank(rows, labels)
     order = [int(i) for i in np.argsort(-promise)[:TRIED]]
+    tried = [c for place, c in enumerate(order) if place < 2 or promise[c] >= WORTH or not by_class]
     alone = {}
-    for number, column in enumerate(order):
+    for number, column in enumerate(tried):
         control.progress(0.5 * number / TRIED, "letting single columns predict the target")
         alone[column] = _score_alone(rows[:, [column]], labels, by_class)
     best = max(alone, key=lambda column: alone[column])
@@ -57,6 +59,9 @@ def _search(table: Table, rows: np.ndarray, labels: np.ndarray, control: Control
         score = _score_alone(rows[:, indicators], labels, by_class)
         if score > alone[best]:
             group, alone = indicators, {**alone, best: score}
+    if alone[best] < WORTH:
+        name = table.columns[best]
+        return ColumnLeak((name,), alone[best], None, 1.0, 0.0, False, rows.shape[1], len(labels), table.kind)
     copies = [c for c in range(rows.shape[1]) if c in group or _is_same(rows[:, c], rows[:, best])]
     left = np.delete(rows, copies, 1)
     others, p = _together(left, labels, by_class, control) if left.shape[1] else (0.0, 1.0)
@@ -67,21 +72,25 @@ def _search(table: Table, rows: np.ndarray, labels: np.ndarray, control: Control
 
 
 def _by_class(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Give the share of each column's rank variance that lies between the classes, in many small bins."""
-    bins = np.stack([_coarse(column) for column in rows.T], 1)
+    """Give how far each column in many small bins goes from chance to perfect; no tree on its own goes much further."""
+    classes = int(labels.max()) + 1
+    chance = np.bincount(labels).max() / len(labels)
     promise = np.zeros(rows.shape[1])
     for column in range(rows.shape[1]):
-        table = np.zeros((int(bins[:, column].max()) + 1, int(labels.max()) + 1))
-        np.add.at(table, (bins[:, column], labels), 1)
-        promise[column] = table.max(1).sum() / len(labels) - 0.1 * len(table) / len(labels)
-    return promise
+        bins = _coarse(rows[:, column], max(24, 3 * classes))
+        table = np.bincount(bins * classes + labels, minlength=(int(bins.max()) + 1) * classes).reshape(-1, classes)
+        promise[column] = (table.max(1).sum() - 0.1 * len(table)) / len(labels)
+    shares: np.ndarray = (promise - chance) / (1 - chance)
+    return shares
 
 
-def _coarse(column: np.ndarray, most: int = 24) -> np.ndarray:
-    found, ids = np.unique(column, return_inverse=True)
-    if len(found) <= most:
-        return ids
-    coarse: np.ndarray = (rankdata(column, "min") - 1).astype(int) * most // len(column)
+def _coarse(column: np.ndarray, most: int) -> np.ndarray:
+    """Put the values into bins: one for each value where there are few, and else bins of about equal counts."""
+    ordered = np.sort(column)
+    new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    if int(new.sum()) <= most:
+        return np.searchsorted(ordered[new], column)
+    coarse: np.ndarray = np.searchsorted(ordered, column) * most // len(column)
     return coarse
 
 

@@ -10,6 +10,7 @@ from nbdebug.evidence import DecayRace, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.twin import Twin
 from nbdebug.twin.race import race
 
@@ -49,7 +50,7 @@ def _without_decay(twin: Twin) -> Twin:
 
 def _one_step(twin: Twin, batch: Batch) -> list[torch.Tensor]:
     """Give how far every parameter of the optimizer moves in one step."""
-    torch.manual_seed(0)
+    seed_torch(0)
     twin.ready_to_train()
     parameters = [p for group in twin.optimizer.param_groups for p in group["params"]]
     before = [p.detach().clone() for p in parameters]

@@ -39,12 +39,10 @@ def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses
     for index, batch in enumerate(batches):
         if seen and time.monotonic() - begun > SECONDS:
             break
-        if seen and not runs(twin.run, batch):
-            continue  # forward-fails says so
         control.progress(index / len(batches), f"looking for NaN in batch {index}")
         for mode in modes:
             twin.model.zero_grad(set_to_none=True)
-            found, trains = _examine(twin, batch, index, mode)
+            found, trains = _examine(twin, batch, index, mode) if not index else _tried(twin, batch, index, mode)
             if found is not None and found[1].operation == "input":
                 bad_inputs += 1
             elif found is not None and found[0] == "quiet":
@@ -53,6 +51,16 @@ def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses
                 return FinitePasses(seen + 1, **{found[0]: found[1]}, bad_inputs=bad_inputs, has_gradient=trains)
         seen += 1
     return FinitePasses(seen, quiet=quiet, bad_inputs=bad_inputs, has_gradient=trains)
+
+
+def _tried(twin: Twin, batch: Batch, index: int, mode: str) -> tuple[tuple[str, NonFinite] | None, bool]:
+    """Examine a later batch; one that does not go through at all is another check's to tell."""
+    try:
+        return _examine(twin, batch, index, mode)
+    except NbdebugError:
+        raise
+    except Exception:
+        return None, True
 
 
 def _examine(twin: Twin, batch: Batch, index: int, mode: str) -> tuple[tuple[str, NonFinite] | None, bool]:

@@ -19,6 +19,7 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.probes.image_layout import PICTURES, layout_of
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.subject.sampling import at_random
 from nbdebug.twin import Twin
 from nbdebug.twin.taps import first_tensor, tapped
@@ -29,6 +30,7 @@ __all__ = ["first_weights"]
 SAMPLES = 512
 BATCH = 128
 SECONDS = 4.0
+LOOKS = 2
 FEATURES = 4096
 SMALLER = 0.1
 
@@ -42,7 +44,9 @@ def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights
         parameter.requires_grad_(parameter.dim() >= 2 and parameter.is_floating_point())
     taps: dict[str, _Tap] = {}
     batches = _random_batches(twin, control)
-    for batch in batches:
+    for index, batch in enumerate(batches):
+        if index == LOOKS and not taps:
+            break  # what the first passes do not show, as with token ids, the others will not either
         with suppress(_Seen), tapped(twin.model, before=_look_before(taps, set(taps))):
             twin.run(batch)
     layers = tuple(tap.facts() for tap in _innermost(taps).values() if tap.samples)
@@ -186,7 +190,7 @@ def _deepest(twin: Twin, batch: Batch) -> torch.Tensor | None:
             if bool(torch.isfinite(values).all()) and float(values.std(0).mean()) > 1e-6 * float(values.abs().mean()):
                 seen.append(values)
 
-    torch.manual_seed(0)
+    seed_torch(0)
     try:
         with tapped(twin.model, after=after):
             twin.forward(batch) if twin.compute_loss is None else twin.run(batch)

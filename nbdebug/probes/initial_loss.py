@@ -11,6 +11,7 @@ from torch import nn
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import FirstGuess, InitialLoss, LossResponse
 from nbdebug.registry import probe
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.subject.nest import Path, at
 from nbdebug.twin import Twin
 from nbdebug.twin.guesses import Guess, guess_for
@@ -78,7 +79,7 @@ def _untrained(twin: Twin, box: LossBox, paths: list[Path]) -> dict[Path, tuple[
     """Give the losses of the same layers with fresh weights: nobody can have trained those."""
     losses: dict[Path, list[float]] = {path: [] for path in paths}
     for seed in range(FRESH):
-        torch.manual_seed(seed + 1)
+        seed_torch(seed + 1)
         refresh(twin.model)
         with torch.no_grad():
             answer = box.answer(box.batch)

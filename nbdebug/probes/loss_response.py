@@ -11,6 +11,7 @@ from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse, TrialRun
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.subject.nest import Path, at
 from nbdebug.twin import Twin
 from nbdebug.twin.loss_box import LossBox, head_name, open_box
@@ -124,7 +125,7 @@ def _levels(floors: Floors) -> dict[str, Any]:
 
 
 def _tensor_at(box: LossBox, path: Path, batch: Batch) -> torch.Tensor | None:
-    torch.manual_seed(0)
+    seed_torch(0)
     try:
         found = at(box.answer(batch), path)
     except (KeyError, IndexError, TypeError, AttributeError):

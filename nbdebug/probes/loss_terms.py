@@ -13,6 +13,7 @@ from nbdebug.evidence import LossTerm, LossTerms, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.subject.loss import own_loss, parts_of, total_of
 from nbdebug.twin import Twin
 
@@ -45,7 +46,7 @@ def loss_terms(twin: Twin, trial: TrialRun, control: Control) -> LossTerms:
 
 def _measured(twin: Twin, batch: Batch) -> tuple[dict[str, tuple[float, float, float]], str]:
     """Give each term's weight in the loss, its value, and the norm of its weighted gradient."""
-    torch.manual_seed(0)
+    seed_torch(0)
     total, parts, place = _parts(twin, batch)
     trained = [p for p in twin.model.parameters() if p.requires_grad]
     rows = {name: _gradient(part, trained) for name, part in parts.items() if part.requires_grad}
@@ -67,7 +68,7 @@ def _parts(twin: Twin, batch: Batch) -> tuple[torch.Tensor, dict[str, torch.Tens
     value, place = _value(twin, batch)
     total, parts = total_of(value), parts_of(value)
     if twin.loss_parts is not None:
-        torch.manual_seed(0)
+        seed_torch(0)
         named = twin.loss_parts(twin.model, batch.raw, twin.loss_for_user())
         parts, place = parts_of(dict(named)), "loss_parts"
     if not isinstance(total, torch.Tensor) or not total.requires_grad:

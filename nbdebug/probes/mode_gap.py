@@ -21,7 +21,10 @@ from nbdebug.twin.taps import first_tensor, tapped
 
 __all__ = ["mode_gap"]
 
-BATCHES, STEPS, SETTLING = 8, 80, 40
+BATCHES, SAMPLES, STEPS, SETTLING = 8, 256, 80, 40
+LOOK = 10  # steps between two looks whether enough was learned, or the statistics have settled
+ENOUGH = 0.4  # of the loss: four times what the check asks for, so that what is lost again stands out
+SMALL = 0.25  # of what was learned: half of what the check calls lost
 SECONDS = 10.0
 
 
@@ -29,25 +32,35 @@ SECONDS = 10.0
 def mode_gap(twin: Twin, trial: TrialRun, first: FirstPass, control: Control) -> ModeGap:
     """Train shortly, let batch statistics settle, and compare the loss on the same batches in both modes."""
     require_run(trial)
-    batches = twin.batches(BATCHES)
+    batches = twin.batches(min(BATCHES, max(2, SAMPLES // max(1, twin.batch().size))))
     given = _loss(twin, batches, True), _loss(twin, batches, False)
     if _same_in_both(twin, batches[0]):
         raise NotApplicable("the model behaves the same in training and in eval mode")
     twin.ready_to_train()
-    steps = 0
-    try:
-        with control.limit(SECONDS):
-            for steps in range(1, STEPS + 1):
-                control.progress(0.8 * steps / STEPS, "training shortly to compare the modes")
-                twin.plain_step(batches[steps % len(batches)])
-    except OutOfTime:
-        if control.is_over or steps < 20:
-            raise
+    steps = _train(twin, batches, given[0], control)
     after = _loss(twin, batches, True), _loss(twin, batches, False)
-    _settle(twin, batches, control)
-    settled = _loss(twin, batches, False)
+    settled = after[1]
+    if after[1] - after[0] > SMALL * (given[0] - after[0]):
+        _settle(twin, batches, control)
+        settled = _loss(twin, batches, False)
     place, module = _first_apart(twin, batches[0])
     return ModeGap(*given, first.chance_loss, given[0], steps, *after, settled, place, module)
+
+
+def _train(twin: Twin, batches: list[Batch], start: float, control: Control) -> int:
+    """Train until enough was learned to lose, and give the number of steps."""
+    losses: list[float] = []
+    try:
+        with control.limit(SECONDS):
+            for step in range(1, STEPS + 1):
+                control.progress(0.8 * step / STEPS, "training shortly to compare the modes")
+                losses.append(twin.plain_step(batches[step % len(batches)]))
+                if step % LOOK == 0 and step > LOOK and start - max(losses[-len(batches) :]) > ENOUGH * abs(start):
+                    break
+    except OutOfTime:
+        if control.is_over or len(losses) < 20:
+            raise
+    return len(losses)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import Curve, RateTrials, TrialRun
+from nbdebug.evidence import Curve, Overfit, RateTrials, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
@@ -23,7 +23,7 @@ CREEPING = 1e-4  # TheDeepChecker: updates below this share of the weights are s
 
 
 @probe
-def rate_trials(twin: Twin, trial: TrialRun, control: Control) -> RateTrials:
+def rate_trials(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> RateTrials:
     """Train on one batch at the learning rate in use, and at lower or higher ones only where that fails."""
     require_run(trial)
     rate = learning_rate(twin)
@@ -31,7 +31,7 @@ def rate_trials(twin: Twin, trial: TrialRun, control: Control) -> RateTrials:
         raise NotApplicable("the optimizer has no learning rate that could be varied")
     batch = twin.batch().head(SAMPLES)
     ratio = _update_ratio(twin.fresh(), batch)
-    own = _trial(twin, batch, 1.0, control)
+    own = _known(overfit, ratio) or _trial(twin, batch, 1.0, control)
     factors: tuple[float, ...] = ()
     if own.outcome != "memorised":
         factors = LOWER if _in_trouble(own) or not own.learned else ()
@@ -45,6 +45,14 @@ def rate_trials(twin: Twin, trial: TrialRun, control: Control) -> RateTrials:
             break
     trials = tuple(sorted([own, *others], key=lambda curve: curve.learning_rate))
     return RateTrials(rate, twin.owns_optimizer, trials, ratio, STEPS)
+
+
+def _known(overfit: Overfit, ratio: float) -> Curve | None:
+    """Give the curve of the batch that was learned by heart, where it was the same training and is answer enough."""
+    curve = overfit.curve
+    if overfit.optimizer_assumed or curve.outcome != "memorised" or _in_trouble(curve):
+        return None  # with an assumed optimizer that training was in a hurry
+    return curve if ratio >= CREEPING or len(curve.losses) <= STEPS else None
 
 
 def _in_trouble(curve: Curve) -> bool:

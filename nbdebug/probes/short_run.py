@@ -21,6 +21,7 @@ __all__ = ["short_run"]
 STEPS = 60
 SECONDS = 15.0
 RATIO_STEPS = 5
+LOOK = 2 * RATIO_STEPS  # steps between two looks whether the answer is clear
 MOVED = 0.1  # of the weights, over the whole run
 FIXED_BATCHES = 4  # quality is measured on these before and after, and the training goes over them again and again
 
@@ -73,10 +74,18 @@ def _train(
         for name, now in _matrices(twin).items() if before else ():
             size = float(before[name].norm())
             changes.setdefault(name, []).append(float((now - before[name]).norm()) / max(size, 1e-12))
-        if time.perf_counter() - started > SECONDS:
+        if time.perf_counter() - started > SECONDS or _is_clear(twin, batches[0], losses):
             break
     ratios = tuple((name, sorted(values)[len(values) // 2]) for name, values in changes.items())
     return losses, ratios, spent / len(losses)
+
+
+def _is_clear(twin: Twin, batch: Batch, losses: list[float]) -> bool:
+    """Whether loss and answers are both so much better by now that no question is left."""
+    if len(losses) % LOOK or not 0 <= max(losses[-FIXED_BATCHES:]) < 0.5 * losses[0]:
+        return False
+    fit = fit_of(twin, batch)
+    return fit is None or fit.above_chance > 0.5
 
 
 def _settled(losses: list[float], ratios: tuple[tuple[str, float], ...]) -> bool:

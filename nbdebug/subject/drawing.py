@@ -18,7 +18,7 @@ from nbdebug.subject.feed import Feed
 from nbdebug.subject.holdings import arrays_in, copy_generator, generators_in
 from nbdebug.subject.sampling import at_random, in_order
 
-__all__ = ["Drawn", "Reader", "drawn", "fresh_reader", "seed_all"]
+__all__ = ["Drawn", "Reader", "drawn", "fresh_reader", "seed_all", "seed_torch"]
 
 Wrap = Callable[[Any], Batch]
 Tell = Callable[[float], None]
@@ -63,7 +63,19 @@ def seed_all(seed: int) -> None:
     """Set every global generator, as an experiment that reads the same sample twice has to."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    seed_torch(seed)
+
+
+def seed_torch(seed: int) -> None:
+    """Set torch's generators, those of a device only where it is in use.
+
+    `torch.manual_seed` also queues a call, with a written traceback, for every device that nobody has begun to use.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(seed)
 
 
 class Reader:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from nbdebug.control import Control
+from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.holdings import generators_in
 from nbdebug.twin.witness import Witness
 
@@ -170,7 +171,7 @@ def guarded(
             guard.on_close(witness.mend)
         plain = torch.autocast("cpu", enabled=False, cache_enabled=False)
         with torch.inference_mode(False), torch.enable_grad(), plain:
-            _seed_everything(seed)
+            seed_all(seed)
             warnings.simplefilter("ignore")  # what an experiment does on purpose, nobody has to be warned of
             control.poll()
             result = experiment()
@@ -204,12 +205,6 @@ def _set_autocast_nesting(depth: int) -> None:
         torch.autocast_decrement_nesting()
     if depth == 0:
         torch.clear_autocast_cache()
-
-
-def _seed_everything(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:

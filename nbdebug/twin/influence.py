@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.twin import Twin
 
 __all__ = ["influence_of"]
@@ -33,7 +34,7 @@ def influence_of(twin: Twin, batch: Batch, parameters: Sequence[torch.Tensor], *
 
 def _answer(twin: Twin, batch: Batch, on_loss_alone: bool) -> torch.Tensor:
     """Give the prediction and the loss as one vector, with the same randomness every time."""
-    torch.manual_seed(0)
+    seed_torch(0)
     outcome = twin.run(batch)
     seen = (outcome.loss,) if on_loss_alone else (outcome.predicted, outcome.loss)
     parts = [part for part in seen if isinstance(part, torch.Tensor)]

@@ -16,6 +16,7 @@ from torch import nn
 
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.subject.loss import main_output, own_loss, total_of
 from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of, replace_at
 from nbdebug.twin import Twin
@@ -76,7 +77,7 @@ class LossBox:
         return float(loss.detach()), leaf.grad.detach().double() if leaf.grad is not None else None
 
     def _ask(self, path: Path, values: torch.Tensor, batch: Batch | None) -> torch.Tensor:
-        torch.manual_seed(0)  # noise inside the loss must be the same each time
+        seed_torch(0)  # noise inside the loss must be the same each time
         answer = replace_at(self.output, path, values) if path else values
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the user has seen them once, with their own outputs
@@ -200,7 +201,7 @@ def _is_answer(leaf: Any) -> bool:
 
 
 def _seeded(twin: Twin, batch: Batch) -> Any:
-    torch.manual_seed(0)
+    seed_torch(0)
     return twin.forward(batch)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from nbdebug.subject import Batch
+from nbdebug.subject.drawing import seed_torch
 from nbdebug.twin import Twin
 
 __all__ = ["plain_adam", "race"]
@@ -32,7 +33,7 @@ def race(
     tell: Callable[[float], None] = lambda _: None,
 ) -> tuple[float, ...]:
     """Train over these batches in turn and give the losses; it ends early when they are not finite or time is up."""
-    torch.manual_seed(SEED)
+    seed_torch(SEED)
     end = time.monotonic() + SECONDS
     twin.ready_to_train()
     losses: list[float] = []
