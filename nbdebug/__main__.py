@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--checks", metavar="ID,ID", help="run these checks only")
     diagnose.add_argument("--skip", metavar="ID,ID", default="", help="leave these checks out")
     diagnose.add_argument("--symptom", metavar="WORDS", help='what is wrong, for example "loss is NaN"')
+    diagnose.add_argument("--quick", action="store_true", help="leave out what trains or takes long")
     diagnose.add_argument("--time-limit", type=float, metavar="SECONDS")
     diagnose.add_argument("--seed", type=int, default=0)
     diagnose.add_argument("--quiet", action="store_true", help="no progress on standard error")
@@ -76,6 +77,7 @@ def _diagnose(options: argparse.Namespace) -> int:
         **setup,
         **chosen,
         skip=[check for check in options.skip.split(",") if check],
+        quick=options.quick,
         time_limit=options.time_limit,
         symptom=options.symptom,
         seed=options.seed,

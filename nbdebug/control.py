@@ -21,7 +21,10 @@ class Control:
     raises when the user cancelled, pressed Ctrl-C, or the time is over.
     """
 
-    def __init__(self, *, time_limit: float | None = None, on_progress: Listener | None = None) -> None:
+    def __init__(
+        self, *, time_limit: float | None = None, on_progress: Listener | None = None, quick: bool = False
+    ) -> None:
+        self.quick = quick  # whether experiments have to make do with few batches
         self.cancel = threading.Event()
         self.interrupted = threading.Event()
         self.insisted = threading.Event()  # a second Ctrl-C, before the first was obeyed

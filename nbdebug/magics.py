@@ -12,6 +12,7 @@ __all__ = ["NbdebugMagics", "load_ipython_extension", "unload_ipython_extension"
 USAGE = """\
 %nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
 %nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
+                                                      (--quick: without what trains or takes long)
 %nbdebug batch LOADER [MODEL] [LOSS_FN]               show what the network receives
 %nbdebug tree                                         draw the decision tree, and where the newest report stands
 %nbdebug explain ID                                   say what a check is about
@@ -44,7 +45,8 @@ class NbdebugMagics(Magics):
     def _diagnose(self, names: list[str]) -> Any:
         import nbdebug
 
-        self.newest = nbdebug.diagnose(*self._values("diagnose", names))
+        given = [name for name in names if name != "--quick"]
+        self.newest = nbdebug.diagnose(*self._values("diagnose", given), quick="--quick" in names)
         return self.newest
 
     def _batch(self, names: list[str]) -> Any:

@@ -11,7 +11,15 @@ __all__ = ["checked_ids", "checked_options"]
 
 
 def checked_options(
-    *, thresholds: Any, time_limit: Any, seed: Any, progress: Any, tell_apart: Any, samples: Any, seconds: Any
+    *,
+    thresholds: Any,
+    time_limit: Any,
+    seed: Any,
+    progress: Any,
+    tell_apart: Any,
+    quick: Any,
+    samples: Any,
+    seconds: Any,
 ) -> None:
     """Look at every option that is a number or a switch."""
     _check_thresholds(thresholds)
@@ -20,7 +28,7 @@ def checked_options(
     _check_number(samples, "sweep_samples", "a number of samples above 0", "sweep_samples=4096")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise _bad("seed", seed, "a whole number from 0 to 4294967295", "seed=0")
-    for name, value in (("progress", progress), ("tell_apart", tell_apart)):
+    for name, value in (("progress", progress), ("tell_apart", tell_apart), ("quick", quick)):
         if value not in (True, False):
             raise _bad(name, value, "True or False", f"{name}=False")
 

@@ -38,6 +38,7 @@ class ProbeSpec:
     function: Callable[..., Any]
     needs: dict[str, Need]
     yields: type
+    is_quick: bool = True
 
     @property
     def title(self) -> str:
@@ -169,17 +170,29 @@ def check(
     return register if function is None else register(function)
 
 
-def probe(function: F) -> F:
-    """Register a function that experiments on a twin, or looks at a subject, and returns evidence."""
-    hints, signature = typing.get_type_hints(function), inspect.signature(function)
-    if not isinstance(hints.get("return"), type):
-        raise TypeError(
-            f"the probe {function.__name__!r} does not say what it returns; annotate it with the class of its "
-            f"evidence, for example `def {function.__name__}(twin: nbdebug.Twin) -> MyEvidence:`"
-        )
-    needs = {name: _need(function, name, hints) for name in signature.parameters}
-    registry.add_probe(ProbeSpec(function.__name__, function, needs, hints["return"]))
-    return function
+@overload
+def probe(function: F, /) -> F: ...
+@overload
+def probe(*, quick: bool = True) -> Callable[[F], F]: ...
+def probe(function: F | None = None, /, *, quick: bool = True) -> F | Callable[[F], F]:
+    """Register a function that experiments on a twin, or looks at a subject, and returns evidence.
+
+    One that trains for a while, or takes longer than some training steps, says `quick=False`: a quick diagnosis
+    leaves it out.
+    """
+
+    def register(function: F) -> F:
+        hints, signature = typing.get_type_hints(function), inspect.signature(function)
+        if not isinstance(hints.get("return"), type):
+            raise TypeError(
+                f"the probe {function.__name__!r} does not say what it returns; annotate it with the class of its "
+                f"evidence, for example `def {function.__name__}(twin: nbdebug.Twin) -> MyEvidence:`"
+            )
+        needs = {name: _need(function, name, hints) for name in signature.parameters}
+        registry.add_probe(ProbeSpec(function.__name__, function, needs, hints["return"], quick))
+        return function
+
+    return register if function is None else register(function)
 
 
 def _need(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> Need:

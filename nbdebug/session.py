@@ -20,6 +20,8 @@ from nbdebug.twin.witness import Witness
 
 __all__ = ["Missing", "Session"]
 
+LEFT_OUT = "left out by quick=True"
+
 
 @dataclass(frozen=True)
 class Missing:
@@ -59,6 +61,7 @@ class Session:
         self.timings: dict[str, float] = {}
         self._evidence: dict[type, Any] = {}
         self._running = ""
+        self._witness: Witness | None = None  # of this run; it serves on as long as nothing is touched
 
     def set_thresholds(self, check: str, **values: Any) -> None:
         """Judge a check by other numbers from now on; a name that it does not have is refused."""
@@ -88,6 +91,7 @@ class Session:
         `TwinRefused`) ends the run as an error of its own.
         """
         left = [self.registry.find(check).id for check in checks]
+        self._witness = Witness(*self.subject.live_parts())
         try:
             with interrupts_held(self.control):
                 while left:
@@ -102,6 +106,7 @@ class Session:
             if self.control.insisted.is_set():
                 raise
         finally:
+            self._witness = None
             self.control.reset()
         return self.journal.results
 
@@ -156,8 +161,8 @@ class Session:
 
     def _supply(self, need: Need) -> Any:
         found = self._lookup(need.kind)
-        if need.optional and isinstance(found, Missing) and found.status == "skipped":
-            return None
+        if need.optional and isinstance(found, Missing) and found.status == "skipped" and found.reason != LEFT_OUT:
+            return None  # what a quick run leaves out might have calmed: without it nothing is said
         return found
 
     def _lookup(self, kind: type) -> Any:
@@ -167,6 +172,8 @@ class Session:
             spec = self.registry.probe_for(kind)
             if spec is None:
                 return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
+            if self.control.quick and not spec.is_quick:
+                return Missing("skipped", LEFT_OUT)
             self._evidence[kind] = self._experiment(spec)
         return self._evidence[kind]
 
@@ -182,7 +189,7 @@ class Session:
         self._running = spec.name
         self.journal.tell(Event("probe-started", spec.name, text=spec.title))
         started, live = time.perf_counter(), self.subject.live_parts()
-        witness = Witness(*live)
+        witness = self._witness or Witness(*live)
         try:
             return guarded(lambda: self._run_probe(spec, needs), live, self.control, seed=self.seed, witness=witness)
         except NotApplicable as why:
@@ -205,6 +212,7 @@ class Session:
         """Say loudly that something of the user's is not as it was, because experiments must never do that."""
         touched = witness.touched()
         if touched:
+            self._witness = None  # what is as it was left is seen anew
             self.journal.note(
                 f"ATTENTION: something of yours was changed while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
                 "Code of yours reached it by a way that could not be cut (or ran at the same time in another thread)."

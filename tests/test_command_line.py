@@ -116,3 +116,13 @@ def test_a_symptom_orders_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", "setups:healthy", "--symptom", "it is too slow", *chosen]) == 0
     assert "You said: What is wrong? It is too slow" in capsys.readouterr().out
     assert main(["diagnose", "setups:healthy", "--symptom", "gloom", *chosen]) == 2
+
+
+@pytest.mark.usefixtures("inside")
+def test_quick_leaves_out_what_trains(tmp_path: Path) -> None:
+    """The switch reaches the diagnosis, and the report says what was left out."""
+    asked = ("--checks", "forward-fails,batch-not-memorised", "--quick", "--quiet")
+    assert main(["diagnose", "setups:healthy", *asked, "--json", str(tmp_path / "quick.json")]) == 0
+    results = json.loads((tmp_path / "quick.json").read_text())["results"]
+    assert [result["status"] for result in results] == ["clean", "skipped"]
+    assert results[1]["reason"] == "left out by quick=True"

@@ -25,7 +25,7 @@ SECONDS = 12.0
 LABELLED, FEWEST = 400, 60  # samples whose class simple models predict
 
 
-@probe
+@probe(quick=False)
 def augmentation(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Augmentation:
     """Read some samples many times and see whether each can still be told from the others."""
     if not rereading.random:

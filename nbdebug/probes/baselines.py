@@ -35,7 +35,7 @@ MODELS = ("nearest neighbours", "linear", "forest")
 Tell = Callable[[float], None]
 
 
-@probe
+@probe(quick=False)
 def baselines(samples: Samples, control: Control) -> Baselines:
     """Let nearest neighbours, a linear model and a forest predict the labels of samples they have not seen."""
     table = samples.train

@@ -21,7 +21,7 @@ STEPS = 10
 SECONDS = 10.0
 
 
-@probe
+@probe(quick=False)
 def batch_scaling(twin: Twin, trial: TrialRun, control: Control) -> BatchScaling:
     """Compare the loss of a batch with that of the batch twice over; if it sums, try a few steps with both rates."""
     require_run(trial)

@@ -24,7 +24,7 @@ __all__ = ["batch_sizes"]
 LARGEST = 512  # samples; a batch is not doubled beyond
 
 
-@probe
+@probe(quick=False)
 def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
     """Run one sample, two, one fewer, half and twice as many, in both modes."""
     require_run(trial)

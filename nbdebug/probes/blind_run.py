@@ -23,7 +23,7 @@ __all__ = ["blind_run"]
 LEAST = 24
 
 
-@probe
+@probe(quick=False)
 def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> BlindRun:
     """Learn the batch that was learned by heart again, with one sample's inputs for all."""
     require_run(trial)

@@ -23,7 +23,7 @@ TRIED = 12  # columns that are tried alone, chosen by a quick look at all
 WORTH = 0.5  # of the way from chance to perfect: a column that goes less far alone gives nothing away
 
 
-@probe
+@probe(quick=False)
 def column_leak(samples: Samples, control: Control) -> ColumnLeak:
     """Let each promising column predict the target alone, and all the others together without it."""
     table = samples.train

@@ -21,7 +21,7 @@ BATCHES = 8
 WORTH_A_RACE = 0.1  # the share of a step that decay makes, below which it cannot rule
 
 
-@probe
+@probe(quick=False)
 def decay_race(twin: Twin, trial: TrialRun, control: Control) -> DecayRace:
     """Take one step with the decay given and one without; where decay counts, train both on for a while."""
     require_run(trial)

@@ -24,7 +24,7 @@ NOTICEABLE = 0.05
 Place = tuple[str, int, str]  # module, which of its calls, input or output
 
 
-@probe
+@probe(quick=False)
 def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShares:
     """Run one batch in both modes and compare, at every module, the share of values that are all the same.
 

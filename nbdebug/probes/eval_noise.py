@@ -33,7 +33,7 @@ _KINDS = {
 }
 
 
-@probe
+@probe(quick=False)
 def eval_noise(twin: Twin, trial: TrialRun) -> EvalNoise:
     """Run one batch in eval mode, twice with the same random numbers and once with others."""
     require_run(trial)

@@ -67,7 +67,7 @@ def _random_batches(twin: Twin, control: Control) -> list[Batch]:
     batches: list[Batch] = []
     for draw in islice(draws, SAMPLES):
         batches += [draw.batch.head(BATCH).to(twin.device)] if draw.batch is not None else []
-        if sum(batch.size for batch in batches) >= SAMPLES:
+        if sum(batch.size for batch in batches) >= min(SAMPLES, subject.sweep_samples):
             break
     whole = [batch for batch in batches if batch.size > 1] or batches
     if not whole:

@@ -27,7 +27,7 @@ WAKING = 3  # small steps after which a start at zero shows its gradients
 Measured = dict[str, list[tuple[float, float]]]  # path -> spread and gradient of each call
 
 
-@probe
+@probe(quick=False)
 def gradient_flow(twin: Twin, trial: TrialRun, control: Control) -> GradientFlow:
     """Run a batch forward and back, and measure signal, gradient and update at every layer with weights."""
     require_run(trial)

@@ -29,7 +29,7 @@ RATE = 1e-2
 EXPLAINED = 0.99  # of the variance of the targets
 
 
-@probe
+@probe(quick=False)
 def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> InformationCuts:
     """Exchange what narrow layers give between samples: where the answers are exchanged too, all flows through."""
     require_run(trial)

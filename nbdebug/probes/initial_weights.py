@@ -16,7 +16,7 @@ from nbdebug.twin.trace import Call, traced, weighted_calls
 
 __all__ = ["initial_weights"]
 
-SAMPLE = 20_000
+SAMPLE = 8_000
 FRESH_P = 1e-3  # a weight is taken for trained when no recipe explains its values better than this
 TANH_GAIN = 5 / 3  # the largest of the usual gains, torch.nn.init.calculate_gain
 
@@ -65,10 +65,12 @@ def _fans(call: Call, weight: torch.Tensor) -> tuple[int, int]:
 
 def _looks_fresh(weight: torch.Tensor) -> bool:
     """Whether the values could come from a usual recipe: uniform, normal, orthogonal, or something simpler."""
-    values = weight.detach().double().flatten().cpu()
+    values = weight.detach().flatten()
+    if values.numel() > SAMPLE:
+        values = values[torch.randint(values.numel(), (SAMPLE,), device=values.device)]
+    values = values.double().cpu()
     if values.numel() < 30 or values.unique().numel() < 10:
         return True
-    values = values[torch.randperm(values.numel())[:SAMPLE]]
     centre, std, edge = float(values.mean()), float(values.std()), float(values.abs().max())
     uniform = ((values / (edge * (1 + 1 / len(values)))) + 1) / 2
     normal = 0.5 * (1 + torch.erf((values - centre) / (std * math.sqrt(2))))

@@ -32,7 +32,7 @@ PASSES = ((False, 0), (True, 0), (True, 1), (True, 2))  # mode and luck: trainin
 Outputs = list[torch.Tensor]
 
 
-@probe
+@probe(quick=False)
 def input_influence(twin: Twin, trial: TrialRun, control: Control) -> InputInfluence:
     """Exchange one input, or one column of it, between the samples and see whether anything changes."""
     require_run(trial)

@@ -26,7 +26,7 @@ FAR_MIXES = (-100.0, 1e4)  # far outside of the data no rectifier stays open by 
 SAMPLES = 16
 
 
-@probe
+@probe(quick=False)
 def linearity(twin: Twin, trial: TrialRun) -> Linearity:
     """Mix pairs of samples and compare the answer with the mixed answers, in eval mode and double precision."""
     require_run(trial)

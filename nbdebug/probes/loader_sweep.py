@@ -140,7 +140,8 @@ def _look_in_order(
         if draw.batch is not None:
             order.add(draw.batch)
         control.progress(0.3 * tally.seen / ORDERED_SAMPLES, f"{tally.seen} samples in the loader's own order")
-        enough = len(order.sizes) >= ORDERED_BATCHES or tally.has_enough(ORDERED_SAMPLES)
+        wanted = min(ORDERED_SAMPLES, subject.sweep_samples)
+        enough = len(order.sizes) >= ORDERED_BATCHES or tally.has_enough(wanted)
         if draw.late or enough or time.monotonic() > until:
             return False, stream
     return True, stream

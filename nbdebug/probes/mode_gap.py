@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,13 +22,13 @@ from nbdebug.twin.taps import first_tensor, tapped
 __all__ = ["mode_gap"]
 
 BATCHES, SAMPLES, STEPS, SETTLING = 8, 256, 80, 40
-LOOK = 10  # steps between two looks whether enough was learned, or the statistics have settled
+LOOK = 10  # steps between two looks whether enough was learned
 ENOUGH = 0.4  # of the loss: four times what the check asks for, so that what is lost again stands out
 SMALL = 0.25  # of what was learned: half of what the check calls lost
 SECONDS = 10.0
 
 
-@probe
+@probe(quick=False)
 def mode_gap(twin: Twin, trial: TrialRun, first: FirstPass, control: Control) -> ModeGap:
     """Train shortly, let batch statistics settle, and compare the loss on the same batches in both modes."""
     require_run(trial)
@@ -37,28 +37,32 @@ def mode_gap(twin: Twin, trial: TrialRun, first: FirstPass, control: Control) ->
     if _same_in_both(twin, batches[0]):
         raise NotApplicable("the model behaves the same in training and in eval mode")
     twin.ready_to_train()
-    steps = _train(twin, batches, given[0], control)
+    steps = _train(twin, batches, control, lambda loss: given[0] - loss > ENOUGH * abs(given[0]))
     after = _loss(twin, batches, True), _loss(twin, batches, False)
     settled = after[1]
-    if after[1] - after[0] > SMALL * (given[0] - after[0]):
+    if after[1] - after[0] > SMALL * (given[0] - after[0]):  # worth a longer look
+        steps += _train(twin, batches, control, lambda _: False, STEPS - steps)
+        after = _loss(twin, batches, True), _loss(twin, batches, False)
         _settle(twin, batches, control)
         settled = _loss(twin, batches, False)
     place, module = _first_apart(twin, batches[0])
     return ModeGap(*given, first.chance_loss, given[0], steps, *after, settled, place, module)
 
 
-def _train(twin: Twin, batches: list[Batch], start: float, control: Control) -> int:
-    """Train until enough was learned to lose, and give the number of steps."""
+def _train(
+    twin: Twin, batches: list[Batch], control: Control, is_enough: Callable[[float], bool], most: int = STEPS
+) -> int:
+    """Train until enough was learned, and give the number of steps."""
     losses: list[float] = []
     try:
         with control.limit(SECONDS):
-            for step in range(1, STEPS + 1):
-                control.progress(0.8 * step / STEPS, "training shortly to compare the modes")
+            for step in range(1, most + 1):
+                control.progress(0.8 * step / most, "training shortly to compare the modes")
                 losses.append(twin.plain_step(batches[step % len(batches)]))
-                if step % LOOK == 0 and step > LOOK and start - max(losses[-len(batches) :]) > ENOUGH * abs(start):
+                if step % LOOK == 0 and step > LOOK and is_enough(max(losses[-len(batches) :])):
                     break
     except OutOfTime:
-        if control.is_over or len(losses) < 20:
+        if control.is_over or (len(losses) < 20 and most == STEPS):
             raise
     return len(losses)
 

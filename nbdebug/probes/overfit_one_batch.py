@@ -18,7 +18,7 @@ STEPS = 150
 SAMPLES = 16  # TheDeepChecker: 16 samples
 
 
-@probe
+@probe(quick=False)
 def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
     """Train on one small batch again and again, with the optimizer given, until the answer is clear."""
     require_run(trial)

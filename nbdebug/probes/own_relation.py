@@ -28,7 +28,7 @@ BY_HEART = 0.2  # of the loss: so much better do their own targets fit samples t
 LOOKS = 12  # how often the training is interrupted to see whether the answer is clear
 
 
-@probe
+@probe(quick=False)
 def own_relation(
     twin: Twin, samples: Samples, simple: Baselines | None, trial: TrialRun, control: Control
 ) -> OwnRelation:

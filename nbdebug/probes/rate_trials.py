@@ -22,7 +22,7 @@ HIGHER = (100.0, 1e3, 1e4, 1e5, 1e6)
 CREEPING = 1e-4  # TheDeepChecker: updates below this share of the weights are small
 
 
-@probe
+@probe(quick=False)
 def rate_trials(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> RateTrials:
     """Train on one batch at the learning rate in use, and at lower or higher ones only where that fails."""
     require_run(trial)

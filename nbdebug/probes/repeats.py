@@ -19,7 +19,7 @@ __all__ = ["repeats"]
 STEPS = 3
 
 
-@probe
+@probe(quick=False)
 def repeats(twin: Twin, trial: TrialRun, rereading: Rereading | None, control: Control) -> Repeats:
     """Take the same few training steps on two copies with the same seed, and compare losses and weights."""
     require_run(trial)

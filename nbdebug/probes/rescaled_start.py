@@ -19,7 +19,7 @@ STEPS = 120  # a layer that passes on a thousandth looks like any other for the 
 SUSPICIOUS = 2.5  # times above the band of the usual recipes, or as far below it, before the race is worth its time
 
 
-@probe
+@probe(quick=False)
 def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> RescaledStart:
     """Train two copies for a few steps: one as it is, one with the odd layers brought to scale."""
     odd = [w for w in weights.weights if w.std > 0 and _is_odd(w.excess, w.is_head)]

@@ -25,7 +25,7 @@ MOST_CLASSES = 200
 Labels = list[torch.Tensor]
 
 
-@probe
+@probe(quick=False)
 def sample_table(subject: Subject, control: Control) -> Samples:
     """Draw samples at random from every split and lay them out as rows of numbers."""
     others = [feed for feed in (subject.val_feed, subject.test_feed) if feed is not None]

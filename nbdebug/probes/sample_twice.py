@@ -19,7 +19,7 @@ SAMPLES = 12
 SECONDS = 8.0
 
 
-@probe
+@probe(quick=False)
 def sample_twice(subject: Subject, control: Control) -> Rereading:
     """Read the same samples three times with the same random numbers, and once with others, on fresh copies."""
     first, second = (fresh_reader(subject.feed, subject.wrap) for _ in range(2))

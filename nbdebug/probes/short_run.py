@@ -26,7 +26,7 @@ MOVED = 0.1  # of the weights, over the whole run
 FIXED_BATCHES = 4  # quality is measured on these before and after, and the training goes over them again and again
 
 
-@probe
+@probe(quick=False)
 def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
     """Train for a short while over a few batches and compare before and after on the same samples."""
     require_run(trial)

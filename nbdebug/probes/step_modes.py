@@ -20,7 +20,7 @@ from nbdebug.twin.taps import first_tensor, tapped
 __all__ = ["step_modes"]
 
 
-@probe
+@probe(quick=False)
 def step_modes(twin: Twin, trial: TrialRun) -> StepModes:
     """Find the modules that behave differently in the two modes, and see how a training step sets them."""
     require_run(trial)

@@ -19,7 +19,7 @@ STEPS = 8
 ALIKE = 1e-4  # of the largest unit: rounding in sums of different order stays below
 
 
-@probe
+@probe(quick=False)
 def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry:
     """Find layers whose units are copies of each other, take a few plain steps, and look again."""
     require_run(trial)

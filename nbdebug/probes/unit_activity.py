@@ -25,7 +25,7 @@ FLAT = 0.01  # of the steepest slope: tanh beyond 3, a sigmoid beyond 6
 MOSTLY = 0.6  # of the samples
 
 
-@probe
+@probe(quick=False)
 def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity:
     """Run many batches in eval mode and keep, for every unit, what goes in and out of its activation."""
     require_run(trial)

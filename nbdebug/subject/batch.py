@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ class Batch:
         """Every target tensor by its name; none where the input is the target."""
         return {name_of(p): leaf for p, leaf in self._tensors() if self._is_target(p)}
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of samples: the length that most tensors agree on, the inputs' first."""
         lengths = [leaf.shape[0] for leaf in (*self.inputs.values(), *self.targets.values()) if leaf.dim() > 0]

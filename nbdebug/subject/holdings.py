@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import types
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,6 +118,16 @@ def copy_generator(generator: Any) -> Any:
     return copy.deepcopy(generator)
 
 
+_PLAIN = frozenset((type(None), bool, int, float))
+_CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set))
+
+
+def _holds_nothing(part: Any) -> bool:
+    """Whether a part is a plain value or empty, as most of what a module holds is: not worth a visit."""
+    kind = type(part)
+    return kind in _PLAIN or (kind in _CONTAINERS and not part)
+
+
 def _walk(roots: list[Any]) -> Iterator[tuple[Any, int]]:
     """Visit every reachable part once, with the number of parts that it stands for."""
     seen: set[int] = set()
@@ -128,7 +139,7 @@ def _walk(roots: list[Any]) -> Iterator[tuple[Any, int]]:
         seen.add(id(part))
         yield part, weight
         if depth < _DEPTH:
-            stack.extend((inner, w, depth + 1) for inner, w in _inside(part, weight))
+            stack.extend((inner, w, depth + 1) for inner, w in _inside(part, weight) if not _holds_nothing(inner))
 
 
 def _inside(part: Any, weight: int) -> list[tuple[Any, int]]:

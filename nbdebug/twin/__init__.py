@@ -22,6 +22,7 @@ from nbdebug.twin.guard import guarded, interrupts_held
 
 __all__ = ["Outcome", "Twin", "guarded", "interrupts_held", "make_twin"]
 
+QUICK_BATCHES = 2
 DEFAULT_LEARNING_RATE = 3e-4  # Full Stack Deep Learning, lecture 7: Adam with 3e-4 to start
 
 
@@ -57,7 +58,8 @@ class Twin:
         return self.subject.device
 
     def batches(self, count: int = 1) -> list[Batch]:
-        """Give the first training batches, on the twin's device, as fresh copies."""
+        """Give the first training batches, on the twin's device, as fresh copies; a quick run makes do with two."""
+        count = min(count, QUICK_BATCHES) if self.control.quick else count
         whole = self.subject.whole_batches
         return [replace(b.clone().to(self.device), whole=whole) for b in self.subject.batches(count)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import types
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from nbdebug.twin.functional import FunctionalModel
 from nbdebug.twin.scripted import ScriptShell, copied_script
 
 __all__ = ["Copied", "copy_together", "refuse_too_large"]
+
+TRIFLE = 32 * 2**20  # bytes that are there for sure; asking how many are free takes longer than copying them
 
 
 @dataclass
@@ -37,6 +40,8 @@ def refuse_too_large(model: nn.Module, optimizer: Any) -> None:
     state = sum(t.numel() * t.element_size() for t in _state_tensors(optimizer))
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and not _is_lazy(p))
     needed = held + trained + max(state, 2 * trained)  # the copy, its gradients, and what Adam keeps
+    if needed < TRIFLE:
+        return
     free = _free_bytes(tensors[0].device if tensors else torch.device("cpu"))
     if needed > free:
         raise TwinRefused(
@@ -70,6 +75,9 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
     memo: dict[int, Any] = {id(g): copy_generator(g) for g in generators_in(*originals)}
     for module in _modules_in(originals):
         for value in vars(module).values():
+            if type(value) is OrderedDict and not value:
+                memo[id(value)] = OrderedDict()  # each module has a dozen for hooks, and deepcopy is slow about them
+                continue
             for tensor in _plain_tensors(value):
                 if not tensor.is_leaf:
                     memo[id(tensor)] = tensor.detach().clone()

@@ -190,6 +190,7 @@ def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that does not fit twice is refused with numbers."""
     memory = psutil.virtual_memory()._replace(available=500)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr("nbdebug.twin.copying.TRIFLE", 0)
     before = fingerprint(MODEL, LOADER)
     said = str(refusal(lambda: nbdebug.diagnose(MODEL, LOADER, progress=False)))
     assert said.startswith("model: it holds ") and "500 bytes are free" in said

@@ -215,6 +215,7 @@ def test_lbfgs_can_step() -> None:
 
 def test_too_large_is_refused_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nbdebug.twin.copying._free_bytes", lambda device: 1000)
+    monkeypatch.setattr("nbdebug.twin.copying.TRIFLE", 0)
     with pytest.raises(TwinRefused, match=r"needs about .* and 1\.0 kB are free"):
         twin_of(classify(mlp()))
 
