@@ -49,7 +49,11 @@ _HOMES = {
     "load_ipython_extension": "nbdebug.magics",
     "unload_ipython_extension": "nbdebug.magics",
     "watch": "nbdebug.watch",
+    "show_activations": "nbdebug.show.activations",
     "show_batch": "nbdebug.show.batch",
+    "show_gradients": "nbdebug.show.gradients",
+    "show_layers": "nbdebug.show.layers",
+    "show_live": "nbdebug.show.live",
     "wizard": "nbdebug.widgets.wizard",
 }
 
@@ -84,7 +88,11 @@ if TYPE_CHECKING:
     from nbdebug.report.tree import tree as tree
     from nbdebug.report.writing import load as load
     from nbdebug.session import Session as Session
+    from nbdebug.show.activations import show_activations as show_activations
     from nbdebug.show.batch import show_batch as show_batch
+    from nbdebug.show.gradients import show_gradients as show_gradients
+    from nbdebug.show.layers import show_layers as show_layers
+    from nbdebug.show.live import show_live as show_live
     from nbdebug.subject import Subject as Subject
     from nbdebug.twin import Twin as Twin
     from nbdebug.verification import Verification as Verification

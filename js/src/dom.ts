@@ -46,7 +46,8 @@ export function short(value: number | null | undefined): string {
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (value === 0) return "0";
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace("e+", "e").replace("-", "−");
+  if (size >= 1e5 || size < 1e-3)
+    return value.toExponential(1).replace(".0e", "e").replace("e+", "e").replaceAll("-", "−");
   const digits = Number(value.toPrecision(3));
   return (Number.isInteger(value) ? value.toLocaleString("en") : String(digits)).replace("-", "−");
 }

@@ -7,6 +7,7 @@ from nbdebug.evidence.influence import *  # noqa: F403
 from nbdebug.evidence.intake import *  # noqa: F403
 from nbdebug.evidence.layers import *  # noqa: F403
 from nbdebug.evidence.learning import *  # noqa: F403
+from nbdebug.evidence.looks import *  # noqa: F403
 from nbdebug.evidence.loss_trials import *  # noqa: F403
 from nbdebug.evidence.losses import *  # noqa: F403
 from nbdebug.evidence.modes import *  # noqa: F403

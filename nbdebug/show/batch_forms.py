@@ -168,14 +168,6 @@ def _number(value: float) -> float | None:
     return float(f"{float(value):.4g}") if math.isfinite(value) else None
 
 
-def _number_or_name(value: float) -> float | str:
-    """Name what JSON cannot hold, as JavaScript reads it; a loss that is no number must not look like none."""
-    number = _number(value)
-    if number is not None:
-        return number
-    return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-
-
 def _histogram(column: np.ndarray) -> dict[str, Any]:
     finite = column[np.isfinite(column)]
     if not len(finite):
@@ -190,6 +182,6 @@ def _sample(sample: SampleFacts) -> dict[str, Any]:
         "target": sample.target,
         "predicted": sample.predicted,
         "confidence": _number(sample.confidence) if sample.confidence is not None else None,
-        "loss": _number_or_name(sample.loss) if sample.loss is not None else None,
+        "loss": page.number(sample.loss),
         "right": sample.right,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -14,7 +15,11 @@ from nbdebug.report.draw import as_svg_address
 from nbdebug.report.drawing.sheet import png_bytes
 from nbdebug.report.words import clean_text, figure
 
+<<<<<<< HEAD
 __all__ = ["address_of", "code", "drawn", "lines", "page", "pictures", "table"]
+=======
+__all__ = ["address_of", "aligned", "drawn", "lines", "number", "page", "pictures", "table"]
+>>>>>>> 2f36da8 (Show activations, gradients, layers and the curves of a watched training)
 
 
 def page(title: str, *parts: str) -> str:
@@ -55,6 +60,27 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{_text(figure(value))}</td>' for value in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 60) -> str:
+    """Give rows as text in columns; names to the left, numbers to the right."""
+    cells = [[clean_text(figure(value)) for value in row] for row in rows]
+    shown = [list(columns), *cells[:most]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
+    texts = [
+        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
+        for pairs in (list(zip(row, widths, strict=True)) for row in shown)
+    ]
+    return "\n".join([*texts, f"… and {len(cells) - most} more"] if len(cells) > most else texts)
+
+
+def number(value: float | None, digits: int = 4) -> float | str | None:
+    """Give a number that JSON can hold, with a few digits; what it cannot hold is named as JavaScript reads it."""
+    if value is None:
+        return None
+    if math.isnan(value):
+        return "NaN"
+    return float(f"{float(value):.{digits}g}") if math.isfinite(value) else f"{'-' if value < 0 else ''}Infinity"
 
 
 def address_of(pixels: np.ndarray) -> str:

@@ -90,6 +90,12 @@ class Run:
 
         return as_text(self.recording(), self._judged[1].findings if self._judged else [])
 
+    def _ipython_display_(self) -> None:
+        """Show the curves, live in a notebook and as text in a terminal."""
+        from nbdebug.show.live import show_live
+
+        show_live(self)._ipython_display_()
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from nbdebug.watch.showing import as_html
 

@@ -1,0 +1,174 @@
+// One plot of curves over steps in SVG. Its elements stay and only their places change, so that nothing flickers.
+
+import { type Curve, type Range, smoothed, spanOf, ticks } from "./curves";
+import { s, short } from "./dom";
+import { through } from "./sparks";
+
+export interface Marker {
+  step: number;
+  label: string;
+  grave: boolean;
+}
+
+export interface Drawing {
+  curves: Curve[];
+  steps: Range;
+  log: boolean;
+  smooth: number;
+  markers: Marker[];
+  withSteps: boolean;
+}
+
+export const INKS = ["var(--nbd-blue)", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+export const LEFT = 52;
+const RIGHT = 10;
+const TOP = 6;
+const FEW = 20; // points of a curve that is left as it is, such as one value an epoch
+
+export class Plot {
+  readonly node: SVGSVGElement;
+  private width = 600;
+  private readonly grid = s("g", { class: "nbd-gridlines" });
+  private readonly bands = s("g");
+  private readonly lines = s("g", { fill: "none" });
+  private readonly marks = s("g");
+
+  constructor(
+    label: string,
+    private readonly height: number,
+  ) {
+    this.node = s(
+      "svg",
+      { class: "nbd-plot", role: "img", "aria-label": label },
+      this.grid,
+      this.bands,
+      this.lines,
+      this.marks,
+    );
+  }
+
+  stepAt(x: number, steps: Range): number {
+    const part = (x - LEFT) / (this.width - LEFT - RIGHT);
+    return steps.low + Math.min(1, Math.max(0, part)) * (steps.high - steps.low);
+  }
+
+  draw(drawing: Drawing, width: number): void {
+    this.width = Math.max(240, width);
+    const { steps, log, curves } = drawing;
+    const bottom = this.height - (drawing.withSteps ? 20 : 6);
+    const smooth = curves.map((curve) => ({
+      ...curve,
+      values: smoothed(curve.values, curve.values.length < FEW ? 0 : drawing.smooth),
+    }));
+    const span = spanOf(drawing.smooth > 0.5 ? smooth : curves, steps, log);
+    const scale = (v: number): number => (log ? Math.log10(Math.max(v, 1e-300)) : v);
+    const [low, high] = [scale(span.low), scale(span.high)];
+    const x = (step: number): number =>
+      LEFT + ((step - steps.low) / (steps.high - steps.low || 1)) * (this.width - LEFT - RIGHT);
+    const y = (v: number): number => bottom - ((scale(v) - low) / (high - low || 1)) * (bottom - TOP);
+    this.node.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.node.setAttribute("height", String(this.height));
+    this.axes(drawing, span, x, y, bottom);
+    this.paths(drawing, smooth, x, y);
+    this.markers(drawing, x, bottom);
+  }
+
+  private axes(
+    drawing: Drawing,
+    span: Range,
+    x: (v: number) => number,
+    y: (v: number) => number,
+    bottom: number,
+  ): void {
+    const nodes: Element[] = [];
+    for (const mark of ticks(span, 4, drawing.log)) {
+      const at = y(mark).toFixed(1);
+      nodes.push(
+        s("path", {
+          d: `M${LEFT} ${at}H${this.width - RIGHT}`,
+          stroke: "var(--nbd-edge)",
+          "stroke-width": 0.6,
+        }),
+      );
+      nodes.push(s("text", { x: LEFT - 6, y: Number(at) + 4, "text-anchor": "end" }, short(mark)));
+    }
+    for (const mark of drawing.withSteps ? ticks(drawing.steps, this.width / 120, false) : []) {
+      nodes.push(s("text", { x: x(mark).toFixed(1), y: bottom + 16, "text-anchor": "middle" }, short(mark)));
+    }
+    this.grid.replaceChildren(...nodes);
+  }
+
+  private paths(drawing: Drawing, smooth: Curve[], x: (v: number) => number, y: (v: number) => number): void {
+    const inside = (curve: Curve, values: (number | null)[]): (number | null)[] =>
+      values.map((value, i) => {
+        const step = curve.steps[i] ?? Number.NaN;
+        const out =
+          step < drawing.steps.low || step > drawing.steps.high || (drawing.log && (value ?? 0) <= 0);
+        return out ? null : value;
+      });
+    const line = (curve: Curve, values: (number | null)[]): string =>
+      through(
+        inside(curve, values),
+        (i) => x(curve.steps[i] ?? 0).toFixed(1),
+        (v) => y(v).toFixed(1),
+      );
+    reuse(this.bands, 2 * drawing.curves.length);
+    reuse(this.lines, drawing.curves.length);
+    drawing.curves.forEach((curve, i) => {
+      const ink = INKS[i % INKS.length] ?? "currentColor";
+      const raw = drawing.smooth > 0 ? line(curve, curve.values) : "";
+      set(this.bands.children[2 * i], { d: area(curve, x, y, drawing), fill: ink, "fill-opacity": 0.14 });
+      set(this.bands.children[2 * i + 1], { d: raw, fill: "none", stroke: ink, "stroke-opacity": 0.3 });
+      set(this.lines.children[i], {
+        d: line(curve, (smooth[i] ?? curve).values),
+        stroke: ink,
+        "stroke-width": 1.8,
+        "stroke-linejoin": "round",
+      });
+    });
+  }
+
+  private markers(drawing: Drawing, x: (v: number) => number, bottom: number): void {
+    const shown = drawing.markers.filter(
+      ({ step }) => step >= drawing.steps.low && step <= drawing.steps.high,
+    );
+    const nodes = shown.flatMap(({ step, label, grave }) => {
+      const at = x(step).toFixed(1);
+      const ink = grave ? "var(--nbd-pink)" : "var(--nbd-orange)";
+      return [
+        s("path", { d: `M${at} ${TOP}V${bottom}`, stroke: ink, "stroke-dasharray": "4 3" }),
+        s("path", { d: `M${at} ${TOP}l-5 -6h10z`, fill: ink }, s("title", {}, label)),
+      ];
+    });
+    this.marks.replaceChildren(...nodes);
+  }
+}
+
+/** The range that each point of a curve stands for. */
+function area(curve: Curve, x: (v: number) => number, y: (v: number) => number, drawing: Drawing): string {
+  const { low, high, steps } = curve;
+  if (low === null || high === null) return "";
+  const points = steps.flatMap((step, i) => {
+    const [a, b] = [low[i] ?? null, high[i] ?? null];
+    const out =
+      step < drawing.steps.low ||
+      step > drawing.steps.high ||
+      a === null ||
+      b === null ||
+      (drawing.log && a <= 0);
+    return out ? [] : [[x(step), y(a as number), y(b as number)] as const];
+  });
+  if (points.length < 2) return "";
+  const up = points.map(([at, , top]) => `${at.toFixed(1)} ${top.toFixed(1)}`);
+  const down = [...points].reverse().map(([at, foot]) => `${at.toFixed(1)} ${foot.toFixed(1)}`);
+  return `M${up.join("L")}L${down.join("L")}Z`;
+}
+
+function reuse(group: SVGGElement, count: number): void {
+  while (group.children.length < count) group.append(s("path"));
+  while (group.children.length > count) group.lastElementChild?.remove();
+}
+
+function set(node: Element | undefined, attributes: Record<string, unknown>): void {
+  for (const [name, value] of Object.entries(attributes)) node?.setAttribute(name, String(value));
+}

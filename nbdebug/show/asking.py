@@ -1,0 +1,36 @@
+"""How the views of a model get what they show: from a session on a twin, or from what a watch recorded."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from nbdebug.errors import BadInput
+from nbdebug.evidence import Recording
+from nbdebug.session import Session
+from nbdebug.subject import Subject
+
+__all__ = ["gathered", "recorded"]
+
+T = TypeVar("T")
+
+
+def recorded(source: Any) -> Recording | None:
+    """Give the recording behind a live watch, a saved run, or itself; None for anything else."""
+    if isinstance(source, Recording):
+        return source
+    record = getattr(source, "recording", None)
+    found = record() if callable(record) else None
+    return found if isinstance(found, Recording) else None
+
+
+def gathered(kind: type[T], model: Any, loader: Any, *arguments: Any, **options: Any) -> T:
+    """Measure this kind of evidence on a twin of the model."""
+    if loader is None:
+        raise BadInput(
+            "it is missing",
+            where="loader",
+            expected="the loader that the model is trained with, beside the model",
+            do="pass a DataLoader as the second argument, or what nbdebug.watch recorded as the first and only one",
+        )
+    found: T = Session(Subject(model, loader, *arguments, **options)).gather(kind)
+    return found

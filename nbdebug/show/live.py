@@ -1,0 +1,174 @@
+"""`nbdebug.show_live`: the curves of a training, while it runs and after."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from nbdebug.errors import BadInput, plainly
+from nbdebug.evidence import Recording, Series
+from nbdebug.exhibit import Lines
+from nbdebug.registry import registry
+from nbdebug.report.draw import as_png
+from nbdebug.show import page
+from nbdebug.show.asking import recorded
+from nbdebug.show.view import View
+
+__all__ = ["LiveView", "show_live"]
+
+POINTS = 300  # of one curve; a message stays under 100 kB, and an hour of training under 50 MB
+JUDGE_SECONDS, JUDGE_SHARE = 5.0, 0.02  # findings are looked for so seldom that it costs next to nothing
+
+
+@plainly
+def show_live(live: Any) -> LiveView:
+    """Show the curves of a watched training: loss, validation, learning rate, and where findings appeared.
+
+    Called before the training, it follows it; called after, or with a run that was loaded, it shows what was recorded.
+    """
+    if recorded(live) is None:
+        raise BadInput(
+            f"it is a {type(live).__name__}",
+            where="live",
+            expected="what nbdebug.watch gives, or a run that nbdebug.watch.load opened",
+            do="write: with nbdebug.watch(model, optimizer) as live: …, and show it before the loop or after",
+        )
+    return LiveView(live)
+
+
+class LiveView(View):
+    """The curves of one run; they grow while it is recorded."""
+
+    name = "curve"
+
+    def __init__(self, live: Any) -> None:
+        super().__init__()
+        self._live = live
+        self._found: dict[str, dict[str, Any]] = {}
+        self._judged, self._cost, self._seen = 0.0, 0.0, -1
+        subscribe = getattr(live, "subscribe", None)
+        self._unsubscribe = subscribe(self._grown) if callable(subscribe) else lambda: None
+        registry.load()  # now, and not in the middle of the training
+        self._recording = self._taken()
+        self._judge(self._recording)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the front end draws."""
+        run = self._recording
+        return {
+            "title": f"{run.model}, {run.optimizer}",
+            "steps": run.tally.steps,
+            "running": bool(getattr(self._live, "is_running", False)),
+            "curves": [_curve(name, series) for name, series in run.scalars.items() if len(series)],
+            "rates": [_curve(name, series) for name, series in run.rates.items() if len(series)],
+            "findings": list(self._found.values()),
+            "notes": list(run.unseen),
+        }
+
+    @property
+    def html(self) -> str:
+        """The static page."""
+        found = [f"{f['severity']} {f['check']}, seen at step {f['step']}: {f['says']}" for f in self._found.values()]
+        pictures = [page.drawn(lines, lines.title, 560) for lines in self._lines()]
+        return page.page(self._says, *pictures, page.lines(found))
+
+    @property
+    def png(self) -> bytes:
+        """The loss as a picture."""
+        lines = self._lines()
+        return as_png(lines[0]) if lines else b""
+
+    def __repr__(self) -> str:
+        """Say in one line what it is."""
+        return f"<nbdebug {self._says}>"
+
+    def __str__(self) -> str:
+        """Give the run as text."""
+        return repr(self._live) if hasattr(self._live, "log") else self._says
+
+    def close(self) -> None:
+        """Stop following the run and take the live view down."""
+        self._unsubscribe()
+        super().close()
+
+    @property
+    def _says(self) -> str:
+        run = self._recording
+        last = [f"{name} {series.last:.4g}" for name, series in run.scalars.items() if len(series)]
+        return f"{run.model} after {run.tally.steps} steps: {', '.join(last) or 'nothing logged yet'}"
+
+    def _lines(self) -> list[Lines]:
+        run = self._recording
+        groups = {"loss": [n for n in run.scalars if "loss" in n], "learning rate": list(run.rates)}
+        known = {**run.scalars, **run.rates}
+        drawn = []
+        for title, names in groups.items():
+            curves = [(name, _thinned(known[name])) for name in names if len(known[name])]
+            series = tuple((n, tuple(map(float, s.steps)), tuple(map(float, s.values))) for n, s in curves)
+            if series:
+                drawn.append(Lines(series, title, "step", title))
+        return drawn
+
+    def _taken(self) -> Recording:
+        run = recorded(self._live)
+        assert run is not None
+        return run
+
+    def _grown(self, _: Any) -> None:
+        """Hear from the watch, between two steps of the user's training; it must cost little."""
+        self._recording = self._taken()
+        ended = not getattr(self._live, "is_running", False)
+        wait = max(JUDGE_SECONDS, self._cost / JUDGE_SHARE)
+        if ended or time.monotonic() - self._judged > wait:
+            self._judge(self._recording)
+        if self._widget is not None:
+            self._widget.data = self.data
+
+    def _judge(self, run: Recording) -> None:
+        """Look for findings, and note at which step each was first seen."""
+        if run.tally.steps == self._seen or not run.tally.steps or not hasattr(self._live, "findings"):
+            return
+        begun = time.monotonic()
+        for finding in self._live.findings:
+            if finding.is_alarm:
+                told = {"check": finding.check, "severity": finding.severity, "says": finding.says}
+                first = self._found.get(finding.check, {"step": run.tally.steps})
+                self._found[finding.check] = told | {"where": finding.where, "step": first["step"]}
+        self._judged, self._seen = time.monotonic(), run.tally.steps
+        self._cost = self._judged - begun
+
+
+def _thinned(series: Series) -> Series:
+    """Give a curve with few points: the mean of each stretch, with its lowest and highest value."""
+    count = len(series)
+    if count <= POINTS:
+        return series
+    starts = np.linspace(0, count, POINTS + 1).astype(int)[:-1]
+    ends = np.append(starts[1:], count)
+    sums = np.add.reduceat(np.nan_to_num(series.values), starts)
+    known = np.add.reduceat(np.isfinite(series.values).astype(float), starts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = np.where(known > 0, sums / known, np.nan)
+    return Series(
+        series.name,
+        series.steps[ends - 1],
+        values,
+        np.fmin.reduceat(series.low, starts),
+        np.fmax.reduceat(series.high, starts),
+        np.add.reduceat(series.counts, starts),
+    )
+
+
+def _curve(name: str, series: Series) -> dict[str, Any]:
+    thin = _thinned(series)
+    data = {
+        "name": name,
+        "steps": [int(step) for step in thin.steps],
+        "values": [page.number(value) for value in thin.values],
+    }
+    if bool((thin.low < thin.high).any()):
+        data |= {"low": [page.number(v, 3) for v in thin.low], "high": [page.number(v, 3) for v in thin.high]}
+    return data
