@@ -15,11 +15,7 @@ from nbdebug.report.draw import as_svg_address
 from nbdebug.report.drawing.sheet import png_bytes
 from nbdebug.report.words import clean_text, figure
 
-<<<<<<< HEAD
-__all__ = ["address_of", "code", "drawn", "lines", "page", "pictures", "table"]
-=======
-__all__ = ["address_of", "aligned", "drawn", "lines", "number", "page", "pictures", "table"]
->>>>>>> 2f36da8 (Show activations, gradients, layers and the curves of a watched training)
+__all__ = ["address_of", "aligned", "code", "drawn", "lines", "number", "page", "pictures", "table"]
 
 
 def page(title: str, *parts: str) -> str:
