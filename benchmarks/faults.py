@@ -6,6 +6,7 @@ what came of it. From the root of the project:
 
     python -m benchmarks.faults --quick
     python -m benchmarks.faults --each 4 --seeds 5 --markdown docs/benchmark.md
+    python -m benchmarks.faults --groups mutant --each 1 --verify --named-only
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class Job:
     fault: str
     host: str
     seed: int
+    verify: bool = False
+    named_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class Outcome:
     crashed: tuple[str, ...] = ()
     seconds: float = 0.0
     error: str = ""
+    remedies: tuple[tuple[str, str, str], ...] = ()  # patch, verdict and what it says, of those that were tried
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether a remedy of the finding that names the root cause verifies; None where none can be tried."""
+        return any(verdict == "verified" for _, verdict, _ in self.remedies) if self.remedies else None
 
     @property
     def name(self) -> str:
@@ -95,20 +104,33 @@ def run(job: Job) -> Outcome:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    started = time.perf_counter()
+    started, named = time.perf_counter(), (job.group, job.fault, job.host, job.seed)
     try:
         setup, accepted, places = _made(job)
-        report = nbdebug.diagnose(**setup, progress=False, time_limit=SECONDS)
+        chosen = accepted if job.named_only and accepted else None
+        report = nbdebug.diagnose(**setup, checks=chosen, progress=False, time_limit=SECONDS)
+        seconds = time.perf_counter() - started
+        remedies = _tried(report, accepted) if job.verify else ()
     except Exception as error:
-        return Outcome(**asdict(job), error=f"{type(error).__name__}: {error}"[:300])
+        return Outcome(*named, error=f"{type(error).__name__}: {error}"[:300])
     return Outcome(
-        **asdict(job),
+        *named,
         accepted=accepted,
         places=places,
         findings=tuple((f.check, f.severity, f.where, f.says) for f in report.findings),
         crashed=tuple(f"{r.check}: {r.reason}" for r in report.results if r.status == "crashed"),
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
+        remedies=remedies,
     )
+
+
+def _tried(report: Any, accepted: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
+    """Try the remedies of the first finding that names the root cause, in their order until one verifies."""
+    named = [finding for finding in report.alarms if finding.check in accepted]
+    if not named or not any(remedy.verifiable for remedy in named[0].remedies):
+        return ()
+    named[0].verify(progress=False, time_limit=SECONDS)
+    return tuple((one.remedy.patch.name, one.verdict, one.says) for one in named[0].verifications)
 
 
 def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | None]:
@@ -152,7 +174,8 @@ def jobs(options: argparse.Namespace) -> list[Job]:
     if "mutant" in groups:
         kinds = [f"{m.fault.kind}@{m.host.name}" for m in all_mutants(options.each, options.only)]
         found += [Job("mutant", *kind.split("@"), seed) for kind in kinds for seed in range(options.mutant_seeds)]
-    return [job for job in found if options.only in f"{job.group}:{job.fault}@{job.host}"]
+    found = [job for job in found if options.only in f"{job.group}:{job.fault}@{job.host}"]
+    return [replace(job, verify=options.verify, named_only=options.named_only) for job in found]
 
 
 def run_all(todo: list[Job], workers: int) -> Iterable[Outcome]:
@@ -173,6 +196,8 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--mutant-seeds", type=int, default=1, help="seeds of each mutant")
     parser.add_argument("--groups", nargs="+", default=["patient", "unseen", "healthy", "mutant"], help="what to run")
     parser.add_argument("--only", default="", help="only runs whose name (group:fault@host) holds this text")
+    parser.add_argument("--verify", action="store_true", help="try the remedies of what was found on a copy")
+    parser.add_argument("--named-only", action="store_true", help="run only the checks that name the fault: quicker")
     parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
     parser.add_argument("--json", type=Path, help="write every outcome here, one a line, as it comes")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of --json already holds")
@@ -192,7 +217,8 @@ def read(paths: list[Path]) -> list[Outcome]:
         data = json.loads(line)
         places = tuple(data.pop("places")) if data["places"] is not None else data.pop("places")
         findings = tuple(tuple(finding) for finding in data.pop("findings"))
-        outcome = Outcome(**data, places=places, findings=findings)
+        remedies = tuple(tuple(remedy) for remedy in data.pop("remedies", ()))
+        outcome = Outcome(**data, places=places, findings=findings, remedies=remedies)
         found[outcome.group, outcome.fault, outcome.host, outcome.seed] = outcome
     return list(found.values())
 

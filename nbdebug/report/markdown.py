@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nbdebug.exhibit import Exhibit, Table
-from nbdebug.finding import Finding, Place, Remedy
+from nbdebug.finding import Finding, Place
 from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
-from nbdebug.report.words import counts_line, figure, plural, shortened
+from nbdebug.report.words import counts_line, figure, plural, shortened, tried
 
 __all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "said_table", "table"]
 
@@ -67,11 +67,14 @@ def rows_of(exhibit: Exhibit | None, most: int = 30) -> str:
     return f"{title}{table([prose(column, 80) for column in exhibit.columns], rows)}{more}"
 
 
-def remedies(items: Iterable[Remedy]) -> list[str]:
-    """Give what to try, as paragraphs."""
-    return [
-        part for item in items for part in (f"Try: {prose(item.says)}", fence(item.code) if item.code else "") if part
-    ]
+def remedies(finding: Finding, most: int | None = None) -> list[str]:
+    """Give what to try, and what came of it where it was tried on a copy, as paragraphs."""
+    parts: list[str] = []
+    for item in finding.remedies[:most]:
+        parts += [f"Try: {prose(item.says)}", fence(item.code) if item.code else ""]
+        if (one := tried(finding, item)) is not None:
+            parts.append(f"Tried on a copy: **{one.verdict}**: {prose(one.says)}")
+    return [part for part in parts if part]
 
 
 def said_table(view: Outline) -> str:
@@ -115,7 +118,7 @@ def _cause(cause: Card) -> list[str]:
         prose(finding.says),
         made_in(cause.place),
         evidence(finding),
-        *remedies(finding.remedies[:2]),
+        *remedies(finding, 2),
     ]
     if cause.symptoms:
         parts.append("It explains " + ", ".join(code(s.finding.check) for s in cause.symptoms) + ".")

@@ -138,6 +138,11 @@ def _evidence(card: Card, album: _Album) -> Iterator[Cell]:
     finding = card.finding
     plain = f"{finding.severity}: {shortened(finding.check, 80)}: {shortened(finding.says)}"
     shown = album.show(finding.exhibit, finding.says)
+    for one in finding.verifications:
+        shown += [
+            _output({"text/plain": f"{shortened(one.remedy.says, 200)} {one}"}),
+            *album.show(one.exhibit, one.says),
+        ]
     yield _code(f"repeat({finding.check!r})", [_output({"text/plain": plain}), *shown])
     for symptom in card.symptoms:
         yield _text(_words(symptom, explained_by=finding.check))
@@ -161,7 +166,7 @@ def _words(card: Card, *, level: str = "###", explained_by: str = "") -> Iterabl
         yield md.prose(LEFT_OUT)
     if card.about.why:
         yield f"**Why it matters**: {md.prose(card.about.why)}"
-    yield from md.remedies(finding.remedies)
+    yield from md.remedies(finding)
     if not finding.remedies and card.about.remedy:
         yield f"**What to try**: {md.prose(card.about.remedy)}"
 

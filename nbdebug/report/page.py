@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from nbdebug.report.difference import Difference
     from nbdebug.report.tree import DrawnTree
+    from nbdebug.verification import Verification
 
 __all__ = ["as_fragment", "as_page", "difference_fragment", "tree_fragment"]
 
@@ -78,8 +79,8 @@ def _render(template: str, report: Report, include_samples: bool, **more: Any) -
     )
 
 
-def _picture(drawn: Iterator[int], finding: Finding, inline: bool) -> Any:
-    """Draw what a finding shows; the text for those who cannot see it is what the finding says."""
+def _picture(drawn: Iterator[int], finding: Finding | Verification, inline: bool) -> Any:
+    """Draw what a finding or a tried remedy shows; the text for those who cannot see it is what it says."""
     from markupsafe import Markup
 
     if finding.exhibit is None or isinstance(finding.exhibit, (Table, Images)):

@@ -7,10 +7,11 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from nbdebug.finding import Finding, Place, Result, plain
+from nbdebug.finding import Finding, Place, Remedy, Result, plain
 from nbdebug.report.outline import about
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
+from nbdebug.report.words import tried
 
 __all__ = ["as_sarif"]
 
@@ -49,8 +50,13 @@ def _rule(check: str) -> dict[str, Any]:
     return rule
 
 
+def _outcome(finding: Finding, remedy: Remedy) -> str:
+    one = tried(finding, remedy)
+    return f" Tried on a copy: {one}" if one is not None else ""
+
+
 def _result(finding: Finding, rules: list[str], place: Place | None) -> dict[str, Any]:
-    tries = "".join(f"\nTry: {remedy.says}" for remedy in finding.remedies)
+    tries = "".join(f"\nTry: {remedy.says}{_outcome(finding, remedy)}" for remedy in finding.remedies)
     result: dict[str, Any] = {
         "ruleId": finding.check,
         "ruleIndex": rules.index(finding.check),

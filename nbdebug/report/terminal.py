@@ -11,7 +11,7 @@ from nbdebug.finding import Finding, Place
 from nbdebug.importing import drawing_nothing
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
-from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, verdict
+from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, tried, verdict
 
 with drawing_nothing():
     from rich.console import Console, Group, RenderableType
@@ -64,6 +64,8 @@ def _finding(finding: Finding, number: str, place: Place | None) -> RenderableTy
         parts.append(_hanging("", Text(f"try: {clean_text(remedy.says)}", style="green"), 4))
         if remedy.code:
             parts.append(_hanging("", Text(clean_text(remedy.code).rstrip()), 9))
+        if (one := tried(finding, remedy)) is not None:
+            parts.append(_hanging("", Text(f"tried on a copy: {clean_text(one)}", style="cyan"), 4))
     return Group(*parts)
 
 

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nbdebug.finding import Finding
+    from nbdebug.remedy import Remedy
     from nbdebug.report.report import Report
+    from nbdebug.verification import Verification
 
 __all__ = [
     "clean_text",
@@ -22,6 +25,7 @@ __all__ = [
     "plural",
     "redacted",
     "shortened",
+    "tried",
     "verdict",
 ]
 
@@ -115,6 +119,11 @@ def _row(items: list[str], limit: int = 12) -> str:
 def plural(count: int, word: str) -> str:
     """Count things in words."""
     return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def tried(finding: Finding, remedy: Remedy) -> Verification | None:
+    """Give what came of a remedy where it was tried on a copy."""
+    return next((one for one in finding.verifications if one.remedy == remedy), None)
 
 
 def verdict(report: Report) -> str:

@@ -63,6 +63,8 @@ def test_every_key_is_documented() -> None:
         "report": data,
         "finding": data["findings"][0],
         "remedy": data["findings"][0]["remedies"][0],
+        "verification": data["findings"][0]["verifications"][0],
+        "contest": data["findings"][0]["verifications"][0]["contests"][0],
         "result": data["results"][0],
         **{e["kind"]: e for e in (f["exhibit"] for f in data["findings"]) if e},
     }

@@ -55,7 +55,7 @@ def test_it_reads_like_the_report() -> None:
     for result in small().results:
         assert any(repr(result.check) in source for source in code), result.check
     pictures = [o for cell in cells for o in cell.get("outputs", []) if "image/png" in o.data]
-    assert len(pictures) == 4 and all(o.metadata["image/png"]["alt"] for o in pictures)
+    assert len(pictures) == 5 and all(o.metadata["image/png"]["alt"] for o in pictures)
 
 
 def test_it_stays_small_however_many_pictures_there_are() -> None:

@@ -136,3 +136,12 @@ def test_the_page_stays_small() -> None:
 def test_no_word_is_so_long_that_a_browser_stalls() -> None:
     text = re.sub(r"base64,[\w+/=]+", "", as_page(hostile(["A" * 10_000])) + as_fragment(hostile(["A" * 10_000])))
     assert not re.search("A{200,}", re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("ending", ["html", "ipynb", "md", "json", "sarif"])
+def test_every_form_tells_what_came_of_a_remedy(tmp_path: Path, ending: str) -> None:
+    report = small()
+    text = report.save(tmp_path / f"report.{ending}").read_text(encoding="utf-8")
+    assert "Tried on a copy" in text or '"verdict": "verified"' in text
+    assert "the accuracy rises to 0.97 instead of 0.11" in text
+    assert "tried on a copy: verified: the accuracy rises to 0.97" in " ".join(str(report).split())
