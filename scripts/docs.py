@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from coverage_page import coverage_page
+from remedies_page import remedies_page
 
 from nbdebug.decision_tree import Question, Stage, Step, questions, stages, symptoms, whole_tree
 from nbdebug.registry import CheckSpec, registry
@@ -37,6 +38,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "checks.md": checks_page(),
         ROOT / "docs" / "tree.md": tree_page(),
         ROOT / "docs" / "coverage.md": coverage_page(),
+        ROOT / "docs" / "remedies.md": remedies_page(),
         readme: with_list(readme.read_text(encoding="utf-8")),
     }
 

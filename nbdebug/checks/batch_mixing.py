@@ -56,9 +56,10 @@ def _remedies(module: str) -> tuple[Remedy, ...]:
     """Put first what fits the module where the samples meet."""
     kept = Remedy("Keep dimension 0 for the samples: move dimensions with permute, not with view or reshape.")
     kinds = ("Attention", "Transformer", "LSTM", "GRU", "RNN")
+    recurrent = any(kind in module for kind in kinds)
     time_first = Remedy(
         "Recurrent and attention layers expect time in dimension 0 unless they are told otherwise.",
-        f"{module if any(kind in module for kind in kinds) else 'nn.LSTM'}(…, batch_first=True)",
-        Patch("samples-first"),
+        f"{module if recurrent else 'nn.LSTM'}(…, batch_first=True)",
+        Patch("samples-first") if recurrent else None,
     )
-    return (time_first, kept) if any(kind in module for kind in kinds) else (kept, time_first)
+    return (time_first, kept) if recurrent else (kept, time_first)

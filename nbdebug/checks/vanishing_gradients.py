@@ -62,10 +62,13 @@ def _finding(flow: GradientFlow, trend: Trend, lag: float, threshold: float, sev
             "source": "AutoTrainer: first over last below 1e-3; TheDeepChecker: shrinking from layer to layer",
         },
         remedies=(
+            Remedy(
+                "Use an activation without flat ends, and weights drawn for it.",
+                "nn.ReLU()\nnn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
+                Patch("relu-activations"),
+            ),
             Remedy("Let the gradient pass beside the layers.", "x = x + block(x)", Patch("shortcuts")),
             Remedy("Normalise between layers.", "nn.LayerNorm(width)", Patch("normalise-between")),
-            Remedy("Initialise for the fan.", "layer.reset_parameters()", Patch("reinitialise", {"gain": "relu"})),
-            Remedy("Use an activation without flat ends.", "nn.ReLU()", Patch("relu-activations")),
         ),
         exhibit=Bars(
             tuple(layer.path for layer in flow.layers),

@@ -15,8 +15,8 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.drawing import drawn, seed_all
 from nbdebug.subject.loss import total_of
-from nbdebug.twin import Twin
-from nbdebug.twin.task import class_dim
+from nbdebug.twin import Outcome, Twin
+from nbdebug.twin.task import class_dim, task_of
 from nbdebug.twin.training import fit_of, hurry, is_clear
 
 __all__ = ["practice"]
@@ -129,12 +129,21 @@ def _balanced(twin: Twin, asked: list[Batch]) -> float | None:
         for batch in asked:
             outcome = twin.run(batch.clone())
             target = batch.target
-            if outcome.predicted is None or not isinstance(target, torch.Tensor) or target.is_floating_point():
+            said = _classes_said(outcome, batch)
+            if said is None:
                 return None
-            dim = class_dim(outcome.predicted, target)
-            if dim is None:
-                return None
-            said = outcome.predicted.argmax(dim).flatten().tolist()
-            for label, answer in zip(target.flatten().tolist(), said, strict=True):
+            for label, answer in zip(target.flatten().tolist(), said.flatten().tolist(), strict=True):
                 right.setdefault(int(label), []).append(label == answer)
     return sum(sum(hits) / len(hits) for hits in right.values()) / len(right) if right else None
+
+
+def _classes_said(outcome: Outcome, batch: Batch) -> torch.Tensor | None:
+    """Give the class that is answered for each target, or None where answers are no classes."""
+    predicted, target = outcome.predicted, batch.target
+    if predicted is None or not isinstance(target, torch.Tensor):
+        return None
+    task = task_of(outcome.output, batch)
+    if task.kind == "binary":
+        return (predicted > (0.5 if task.scale == "probabilities" else 0.0)).long()
+    dim = class_dim(predicted, target) if task.kind == "classification" else None
+    return predicted.argmax(dim) if dim is not None and not target.is_floating_point() else None

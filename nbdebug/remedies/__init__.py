@@ -20,7 +20,7 @@ from nbdebug.remedy import Remedy
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin
 
-__all__ = ["Judged", "PatchSpec", "patch", "patched", "spec_of"]
+__all__ = ["Judged", "PatchSpec", "all_patches", "patch", "patched", "spec_of"]
 
 F = TypeVar("F", bound=Callable[..., None])
 Judged = Literal["loss", "answers", "shares", "classes", "check"]
@@ -57,14 +57,18 @@ def patch(judged_by: Judged = "loss") -> Callable[[F], F]:
     return register
 
 
+def all_patches() -> dict[str, PatchSpec]:
+    """Give every patch by its name."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return _PATCHES
+
+
 def spec_of(remedy: Remedy) -> PatchSpec:
     """Give the patch of a remedy; one that a newer version wrote into a file may not be known here."""
     if remedy.patch is None:
         raise NotApplicable("this remedy cannot be tried automatically")
-    if not _PATCHES:
-        for module in pkgutil.iter_modules(__path__):
-            importlib.import_module(f"{__name__}.{module.name}")
-    if remedy.patch.name not in _PATCHES:
+    if remedy.patch.name not in all_patches():
         raise BadInput(
             f"there is no patch called {remedy.patch.name!r}",
             where="remedy",

@@ -13,6 +13,7 @@ from nbdebug.remedies import patch
 from nbdebug.remedies.calls import Call, Change, rewrite_calls
 from nbdebug.remedies.optimizing import add_to_optimizer
 from nbdebug.remedies.places import called_layers, module_at
+from nbdebug.remedies.weights import reinitialise
 from nbdebug.twin import Twin
 
 __all__: list[str] = []
@@ -35,7 +36,8 @@ def leaky_activations(twin: Twin, *, slope: float = 0.01) -> None:
 
 @patch()
 def relu_activations(twin: Twin) -> None:
-    """Put a ReLU in the place of every activation with flat ends."""
+    """Put a ReLU in the place of every activation with flat ends, and draw the weights for it."""
+    reinitialise(twin, gain="relu")
 
     def change(call: Call) -> Any:
         return call.subject.clamp_min(0) if call.name in ("tanh", "sigmoid") else call.go_on()

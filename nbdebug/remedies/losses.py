@@ -11,7 +11,7 @@ from torch import nn
 from nbdebug.errors import NotApplicable
 from nbdebug.remedies import patch
 from nbdebug.remedies.calls import behind_model
-from nbdebug.subject.loss import ClassIdCrossEntropy, ShapedLoss, infer_loss, total_of
+from nbdebug.subject.loss import ClassIdCrossEntropy, ShapedLoss, infer_loss, main_output, total_of
 from nbdebug.twin import Twin
 
 __all__: list[str] = []
@@ -27,7 +27,12 @@ _LOSSES: dict[str, Callable[[], nn.Module]] = {
 @patch("shares")
 def replace_loss(twin: Twin, *, loss: str) -> None:
     """Train with a loss of torch's own, or with the one that outputs and targets suggest (`usual`)."""
-    twin.loss_fn = _LOSSES[loss]() if loss != "usual" else _usual(twin)
+    function = _LOSSES[loss]() if loss != "usual" else _usual(twin)
+
+    def replaced(output: Any, target: Any) -> Any:
+        return function(output if isinstance(output, torch.Tensor) else main_output(output), target)
+
+    twin.loss_fn = replaced
 
 
 @torch.no_grad()
@@ -84,14 +89,17 @@ def shape_target(twin: Twin) -> None:
 def weigh_classes(twin: Twin) -> None:
     """Weigh each class by how rare it is among the labels of some batches."""
     labels = torch.cat([batch.target.flatten() for batch in twin.batches(16)]).long()
-    batch = twin.batch()
     with torch.no_grad(), twin.mode(training=False):
-        output = twin.forward(batch)
-    if not isinstance(output, torch.Tensor) or output.dim() < 2 or bool((labels < 0).any()):
+        output = twin.forward(twin.batch())
+    if not isinstance(output, torch.Tensor) or bool((labels < 0).any()):
         raise NotApplicable("the classes cannot be told from outputs and labels")
-    counts = torch.bincount(labels, minlength=output.shape[1]).clamp_min(1).to(output.dtype)
-    weight = (counts.sum() / (len(counts) * counts)).to(output.device)
-    twin.loss_fn = nn.CrossEntropyLoss(weight=weight)
+    several = output.dim() > 1 and output.shape[1] > 1
+    counts = torch.bincount(labels, minlength=output.shape[1] if several else 2).clamp_min(1).to(output.dtype)
+    if several:
+        twin.loss_fn = nn.CrossEntropyLoss(weight=(counts.sum() / (len(counts) * counts)).to(output.device))
+    else:
+        rarity = (counts[0] / counts[1]).to(output.device)
+        twin.loss_fn = ShapedLoss(nn.BCEWithLogitsLoss(pos_weight=rarity), reshape=True)
 
 
 def _loss_given(twin: Twin) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ def comparisons(plain: Practice | None, patched: Practice, judged_by: Judged) ->
 
     None stands for a training that could not even be run.
     """
-    if judged_by in ("loss", "check"):
+    if judged_by in ("loss", "check") or plain is None:
         return [_of_losses(plain, patched)]
     found: list[Comparison] = []
     if judged_by == "classes" and patched.balanced is not None:
