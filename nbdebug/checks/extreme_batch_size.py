@@ -68,7 +68,8 @@ def _finding(says: str, where: str, severity: Severity, size: int, sweep: Loader
             Remedy(
                 "Drop an incomplete last batch, or use another size.",
                 "DataLoader(…, 32, drop_last=True)",
-                Patch("reload-batches", {"size": 32, "drop_last": True}),
+                # The batch size told is that of the last batch where only that one is too small.
+                Patch("drop-last-batch" if max(sweep.ordered.sizes) > 1 else "reload-batches", {"size": 32}),
             ),
         ),
     )

@@ -80,7 +80,8 @@ def _batches(twin: Twin) -> list[Batch]:
 
 def _train(twin: Twin, batches: list[Batch], control: Control) -> list[float]:
     """Take steps until they are over, the time is up, or the answer is clear."""
-    twin.ready_to_train()
+    if twin.train_step is None:  # a step of the user's own switches the mode, or forgets to
+        twin.ready_to_train()
     end, losses = time.monotonic() + SECONDS, list[float]()
     for step in range(STEPS):
         control.progress(0.1 + 0.9 * step / STEPS, "training for a short while")

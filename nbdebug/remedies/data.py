@@ -60,7 +60,7 @@ def _channels_moved(_: str, pictures: torch.Tensor) -> torch.Tensor:
     return pictures.permute(0, 3, 1, 2).contiguous()
 
 
-@patch()
+@patch("check")
 def fill_gaps(subject: Subject) -> None:
     """Put zeros in the places of values that are no numbers."""
 

@@ -74,7 +74,7 @@ def _without_chance(call: Call) -> Any:
     return call.go_on()
 
 
-@patch()
+@patch("check")
 def activation_between(twin: Twin, *, layers: Sequence[str]) -> None:
     """Put a ReLU behind each of these layers."""
     for path in layers:

@@ -151,11 +151,9 @@ class _Trial:
             rounds.append((seed, clean, comparisons(*self._trainings(patched, seed), judged_by)))
             if not clean or not _winning(rounds, judged_by):
                 break  # the answer is clear
-        measure = (_winning(rounds, judged_by) or [rounds[-1][2][0].measure])[0]
-        chosen = [(seed, clean, _by(measure, found)) for seed, clean, found in rounds]
-        return tuple(
-            Contest(seed, measure, one.before, one.after, _wins(one, judged_by), clean) for seed, clean, one in chosen
-        )
+        winning, last = _winning(rounds, judged_by), rounds[-1][2]
+        measure = (winning or [one.measure for one in last if one.worse] or [last[0].measure])[0]
+        return tuple(_contest(seed, clean, found, measure, judged_by) for seed, clean, found in rounds)
 
     def _trainings(self, patched: Session, seed: int) -> tuple[Practice | None, Practice]:
         after = patched.measure(Practice)
@@ -193,6 +191,12 @@ def _winning(rounds: list[tuple[int, bool, list[Comparison]]], judged_by: Judged
     return [
         first.measure for first in rounds[0][2] if all(_wins(_by(first.measure, f), judged_by) for _, _, f in rounds)
     ]
+
+
+def _contest(seed: int, clean: bool, found: list[Comparison], measure: str, judged_by: Judged) -> Contest:
+    one = _by(measure, found)
+    better = _wins(one, judged_by) and not any(other.worse for other in found)
+    return Contest(seed, measure, one.before, one.after, better, clean)
 
 
 def _wins(one: Comparison, judged_by: Judged) -> bool:
