@@ -49,7 +49,13 @@ def invalid_labels(
             f"{labels.repair}.",
             where=labels.name,
             evidence={**evidence, "threshold": 0, "error": labels.error},
-            remedies=(Remedy(f"Use {labels.repair}."),),
+            remedies=(
+                Remedy(
+                    f"Use {labels.repair}.",
+                    f"target = {labels.repair.partition('(')[2].removesuffix(')')}",
+                    Patch("convert-labels", {"how": labels.repair}),
+                ),
+            ),
         )
     elif labels.bottomless:
         yield Finding(

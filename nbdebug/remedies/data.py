@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from nbdebug.errors import NotApplicable
 from nbdebug.importing import drawing_nothing
+from nbdebug.probes.label_trials import REPAIRS
 from nbdebug.remedies import patch
 from nbdebug.subject import Batch, Feed, Subject
 from nbdebug.subject.changed import ChangedFeed
@@ -74,6 +75,12 @@ def fill_gaps(subject: Subject) -> None:
 def shift_labels(subject: Subject, *, by: int) -> None:
     """Count the classes from another number on."""
     _change(subject, lambda batch: batch.map_targets(lambda _, target: target + by))
+
+
+@patch("answers")
+def convert_labels(subject: Subject, *, how: str) -> None:
+    """Write the labels in the form that the loss means."""
+    _change(subject, lambda batch: batch.map_targets(lambda _, target: REPAIRS[how](target)))
 
 
 @patch("answers")
