@@ -17,7 +17,7 @@ from nbdebug.twin import Twin
 from nbdebug.twin.loss_box import LossBox, open_box
 from nbdebug.twin.task import class_dim
 
-__all__ = ["label_trials"]
+__all__ = ["REPAIRS", "label_trials"]
 
 SAMPLES = 12
 VALUES = 8
