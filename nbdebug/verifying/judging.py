@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdebug.evidence import Practice
 from nbdebug.remedies import Judged
@@ -50,8 +50,9 @@ def _of_losses(plain: Practice | None, patched: Practice) -> Comparison:
 
 
 def _of_shares_left(plain: Practice | None, patched: Practice) -> Comparison:
-    """Compare, of losses of two functions, which share of their first values is left."""
-    return _less("share of the first loss that is left", _left(plain) if plain else (), _left(patched), patched)
+    """Compare, of losses of two functions, which share of their first is left; more of it proves no harm."""
+    measure = "share of the first loss that is left"
+    return replace(_less(measure, _left(plain) if plain else (), _left(patched), patched), worse=False)
 
 
 def _less(measure: str, before: Sequence[float], after: Sequence[float], patched: Practice) -> Comparison:

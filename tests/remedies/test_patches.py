@@ -41,7 +41,7 @@ MENDS = {
     "normalise-between": "activations-off-scale:signal_dies",
     "plain-loop": "step-never-taken:no_step",
     "put-behind-model": "softmax-before-cross-entropy:softmax_by_hand_with_smoothing",
-    "reduce-loss": "loss-not-differentiable:one_loss_for_each_sample",
+    "reduce-loss": "loss-not-differentiable:unreduced",
     "register-hidden": "unregistered-parameters:layers_in_a_list",
     "reinitialise": "symmetric-initialisation:all_zero",
     "relu-activations": "vanishing-gradients:deep_sigmoid",
