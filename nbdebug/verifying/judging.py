@@ -32,7 +32,9 @@ def comparisons(plain: Practice | None, patched: Practice, judged_by: Judged) ->
 
     None stands for a training that could not even be run.
     """
-    if judged_by == "loss" or plain is None or (judged_by == "check" and patched.fit_after is None):
+    if plain is None or not _finite(plain.after):  # nothing was learned, by any measure
+        return [_of_losses(None, patched)]
+    if judged_by == "loss" or (judged_by == "check" and patched.fit_after is None):
         return [_of_losses(plain, patched)]
     found: list[Comparison] = []
     if judged_by == "classes" and patched.balanced is not None:
