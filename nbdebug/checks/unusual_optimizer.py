@@ -49,7 +49,7 @@ def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
                     Remedy(
                         "Take the usual value.",
                         f'optimizer.param_groups[{index}]["{name.split("[")[0]}"] = …  # {usual:g}',
-                        Patch("set-optimizer-option", {"option": name, "value": usual, "group": index}),
+                        Patch("set-optimizer-option", {"option": name, "value": usual}),
                     ),
                 ),
             )

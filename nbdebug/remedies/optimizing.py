@@ -25,11 +25,11 @@ def multiply_learning_rate(twin: Twin, *, factor: float) -> None:
 
 
 @patch()
-def set_optimizer_option(twin: Twin, *, option: str, value: float, group: int | None = None) -> None:
-    """Set one option of one group or of all; `betas[1]` means the second of a pair."""
-    groups = twin.optimizer.param_groups
+def set_optimizer_option(subject: Subject, *, option: str, value: float) -> None:
+    """Set one option of every group; `betas[1]` means the second of a pair."""
+    subject.optimizer = _like(subject.optimizer)
     name, _, place = option.partition("[")
-    for entry in groups if group is None else groups[group : group + 1]:
+    for entry in subject.optimizer.param_groups:
         if name not in entry:
             raise NotApplicable(f"the optimizer has no option called {name}")
         if place:
@@ -43,14 +43,19 @@ def set_optimizer_option(twin: Twin, *, option: str, value: float, group: int | 
 @patch()
 def train_everything(subject: Subject) -> None:
     """Let an optimizer like the user's hold every parameter that can learn; theirs stays as it is."""
-    old = subject.optimizer
-    if not isinstance(old, torch.optim.Optimizer) or isinstance(old, torch.optim.LBFGS):
-        raise NotApplicable("only an optimizer of torch's kind with groups can be made anew")
-    held = {id(p) for group in old.param_groups for p in group["params"]}
+    made = subject.optimizer = _like(subject.optimizer)
+    held = {id(p) for group in made.param_groups for p in group["params"]}
     missing = [p for p in unwrap(subject.model).parameters() if p.requires_grad and id(p) not in held]
-    made = copy.copy(old)
-    made.param_groups = [*map(dict, old.param_groups), {**old.param_groups[0], "params": missing}]
-    subject.optimizer = made
+    made.param_groups.append({**made.param_groups[0], "params": missing})
+
+
+def _like(optimizer: Any) -> Any:
+    """Give an optimizer with groups of its own over the same tensors, to be copied with the model; it takes no step."""
+    if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
+        raise NotApplicable("only an optimizer of torch's kind with groups can be made anew")
+    made = copy.copy(optimizer)
+    made.param_groups = [dict(group) for group in optimizer.param_groups]
+    return made
 
 
 @patch()
