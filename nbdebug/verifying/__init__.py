@@ -169,12 +169,12 @@ class _Trial:
         return before if isinstance(before, Practice) else None, after
 
     def _is_clean(self, patched: Session) -> bool:
-        """Whether the check, run again, raises nothing of the same weight at the same place."""
+        """Whether the check, run again, raises nothing of the same weight and kind at the same place."""
         result = patched.run_check(self.finding.check)
         if result.status == "crashed":
             raise NotApplicable(f"the check could not be run again: {result.reason}")
         alike = [f for f in result.findings if f.is_alarm or not self.finding.is_alarm]
-        return not any(f.where == self.finding.where for f in alike)
+        return not any(f.where == self.finding.where and set(f.evidence) == set(self.finding.evidence) for f in alike)
 
     def _session(self, subject: Subject, seed: int) -> Session:
         session = Session(
