@@ -71,6 +71,12 @@ QUICK = ("drop-last-activation", "multiply-learning-rate", "plain-loop", "shift-
 BY_HAND = ("clip-gradients", "shortcuts", "uncorrected-spread")  # those that no patient needs: below
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiler_imported() -> None:
+    """The first optimizer of a process imports torch's compiler, which sets variables of the environment."""
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+
+
 def test_every_patch_has_its_case() -> None:
     assert sorted([*MENDS, *BY_HAND]) == sorted(all_patches())
 
@@ -85,7 +91,7 @@ def test_a_patch_mends_its_patient(name: str) -> None:
     finding = nbdebug.diagnose(**setup, checks=[check], progress=False).findings[0]
     carried = [remedy.patch.name if remedy.patch else "" for remedy in finding.remedies]
     before = fingerprint(*setup.values())
-    object.__setattr__(finding, "remedies", tuple(r for r in _with(finding, name, carried)))
+    object.__setattr__(finding, "remedies", _with(finding, name, carried))
     verification = finding.verify(0, progress=False)
     assert verification.verified, verification
     assert not difference(before, fingerprint(*setup.values()))
