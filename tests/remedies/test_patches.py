@@ -124,14 +124,13 @@ def test_clipping_mends_a_step_that_is_far_too_large() -> None:
     assert by_hand(setup, "exploding-gradients", Patch("clip-gradients", {"norm": 1.0})).verify(progress=False).verified
 
 
-@pytest.mark.parametrize("patch", [Patch("shortcuts"), Patch("normalise-between")], ids=lambda patch: patch.name)
-def test_shortcuts_and_norms_mend_a_deep_plain_network(patch: Patch) -> None:
+def test_shortcuts_mend_a_deep_plain_network() -> None:
     torch.manual_seed(0)
     hidden = [layer for _ in range(24) for layer in (nn.Linear(32, 32), nn.Tanh())]
     model = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), *hidden, nn.Linear(32, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     setup = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
-    assert by_hand(setup, "vanishing-gradients", patch).verify(progress=False).verified
+    assert by_hand(setup, "vanishing-gradients", Patch("shortcuts")).verify(progress=False).verified
 
 
 class OfOne(nn.Module):
@@ -153,7 +152,7 @@ def test_a_spread_of_one_value_is_mended() -> None:
 
 
 @pytest.mark.parametrize(
-    "patch", [Patch("standardise-inputs"), Patch("reinitialise"), Patch("shuffle"), Patch("negate-loss")], ids=str
+    "patch", [Patch("reinitialise"), Patch("shuffle"), Patch("negate-loss")], ids=lambda patch: patch.name
 )
 def test_a_healthy_model_is_not_mended(patch: Patch) -> None:
     torch.manual_seed(0)
