@@ -73,7 +73,7 @@ def verdict(trials: Sequence[Trial], outcomes: Sequence[str]) -> str:
     """Say in one note what was tried, what was seen, and what follows."""
     seen = "; ".join(str(trial) for trial in trials)
     curing = [trial for trial in trials if set(trial.gone) & set(outcomes)]
-    alone = [trial for trial in curing if len(trial.cured) == 1]
+    alone = _roots([trial for trial in curing if len(trial.cured) == 1])
     if len(alone) == 1:
         follows = f"{alone[0].cured[0]} is the cause of {_list([c for c in alone[0].gone if c in outcomes])}."
     elif alone:
@@ -83,6 +83,16 @@ def verdict(trials: Sequence[Trial], outcomes: Sequence[str]) -> str:
     else:
         follows = "none of these is the whole cause."
     return f"Told apart on copies: {seen}. So {follows}"
+
+
+def _roots(trials: Sequence[Trial]) -> list[Trial]:
+    """Leave out suspects that went by themselves when another one was cured, unless that is so both ways."""
+    names = {trial.cured[0]: trial for trial in trials}
+    return [
+        trial
+        for name, trial in names.items()
+        if not any(name in other.gone and other.cured[0] not in trial.gone for other in trials)
+    ]
 
 
 def told(findings: Sequence[Finding], trials: Sequence[Trial], outcomes: Sequence[str]) -> list[Finding]:

@@ -19,6 +19,8 @@ from nbdebug.arbitration.rivals import Trial, rivals_in, told, verdict
 from nbdebug.control import Control
 from nbdebug.ranking import CURES, ranked
 from nbdebug.remedy import Patch
+from tests.clinic import all_healthy
+from tests.mutants import Mutant, all_faults
 
 ORDER = ["unnormalised-inputs", "frozen-parameters", "initialisation-off-scale", "learning-rate-too-high"]
 LEARNING = ["learning-rate-too-high", "batch-not-memorised", "update-ratio-off", "learns-without-inputs"]
@@ -111,6 +113,17 @@ def test_a_regression_with_a_slipped_optimizer() -> None:
     assert "unscaled-targets is the cause" in told_apart(report)
 
 
+def test_the_optimizer_is_told_from_the_rate_it_needs() -> None:
+    """Without memory of squares every rate is too high; the rate is the bug by its own check, and not the cause."""
+    host = next(healthy for healthy in all_healthy() if healthy.name == "squeeze_and_excitation")
+    fault = next(fault for fault in all_faults() if fault.kind == "no_memory_of_squares")
+    given = Mutant(fault, host).make(0)[0]
+    checks = ["unusual-optimizer", "learning-rate-too-high", "batch-not-memorised"]
+    report = nbdebug.diagnose(**given, checks=checks, progress=False)
+    assert report.findings[0].check == "unusual-optimizer"
+    assert "unusual-optimizer is the cause of batch-not-memorised and learning-rate-too-high" in told_apart(report)
+
+
 def test_nothing_is_tried_where_one_cause_is_left() -> None:
     """One alarm, or none, needs no experiment; and it can be switched off."""
     healthy = nbdebug.diagnose(**setup(mlp(), 0.1), checks=LEARNING, progress=False)
@@ -190,6 +203,7 @@ def test_rivals_are_what_nobody_explains() -> None:
     [
         ([Trial(("a",), ("s",), ()), Trial(("b",), (), ("s",))], "So a is the cause of s."),
         ([Trial(("a",), ("s",), ()), Trial(("b",), ("s",), ())], "each of a and b is enough"),
+        ([Trial(("a",), ("s",), ()), Trial(("b",), ("s", "a"), ())], "So b is the cause of s."),
         ([Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",))], "none of these is the whole cause"),
         (
             [Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",)), Trial(("a", "b"), ("s",), ())],
