@@ -58,7 +58,7 @@ IMPROVE = Stage(
             "error-parts",
             "Which part of the error is the largest?",
             "Bias, variance and shift have different cures, and the largest part is worth the next week.",
-            instruments=("decompose",),
+            instruments=("decompose", "analyse_errors", "k_fold"),
         ),
         Step(
             "tuning",

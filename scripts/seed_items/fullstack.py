@@ -80,7 +80,7 @@ FULL_STACK = (
     ),
     ("F6b", "Overfitting: data, normalisation, augmentation, and so on", "advice:overfitting nbdebug.decompose"),
     ("F6c", "Shift: look at the errors, collect, synthesise", "advice:distribution+shift nbdebug.decompose"),
-    ("F6d", "Error analysis: kinds of errors and their shares", "nbdebug.decompose advice:underfitting"),
+    ("F6d", "Error analysis: kinds of errors and their shares", "nbdebug.analyse_errors advice:underfitting"),
     ("F6e", "Domain adaptation, supervised and unsupervised", "advice:distribution+shift"),
     ("F6f", "Validation set overfitted: draw it anew", "advice:validation+overfitting question:validation-used-often"),
     ("F7a", "Which hyper-parameters matter most", "question:tuned nbdebug.tune"),

@@ -13,7 +13,7 @@ MODELS = (
     ("D1f", "Imbalance and bias; sample more or fewer", "check:class-imbalance remedy:class-imbalance:draw"),
     ("D2", "Overfit a few samples without regularisation", "check:batch-not-memorised question:simplified"),
     ("D3", "Begin with a simple model and let it grow", "question:simplified nbdebug.starter"),
-    ("D4a", "Underfitting or overfitting: k-fold, training and validation loss", "nbdebug.decompose"),
+    ("D4a", "Underfitting or overfitting: k-fold, training and validation loss", "nbdebug.k_fold nbdebug.decompose"),
     ("D4b", "Run on a small part of large data", "question:smaller-problem nbdebug.decompose"),
     ("D4c", "Watch the losses as curves", "nbdebug.watch"),
     ("D4d", "Underfitting: a more complex model", "advice:underfitting"),
