@@ -98,10 +98,12 @@ def test_diagnose_magic_saves_a_report() -> None:
         SAVE,
         "%nbdebug tree",
         "%nbdebug tree report",
+        'quick = %nbdebug diagnose model loader --quick\nprint(quick.result("batch-not-memorised").reason)',
         allow_errors=True,
     )
     assert "run %nbdebug diagnose" in shown[1]
     assert "✓ Does one batch go through" in shown[4] and "takes nothing" in shown[5]
+    assert "left out by quick=True" in shown[6]
     assert "checks in" in shown[2]
     assert "True" in shown[3]
 

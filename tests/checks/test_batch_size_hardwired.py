@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -94,3 +95,24 @@ def test_pairs_may_need_even_batches() -> None:
             return torch.cat([self.layer(left + 0 * right), self.layer(right)])
 
     assert result(model=Pairs(), loader=digits(), loss_fn=nn.CrossEntropyLoss()).status == "clean"
+
+
+class FixedBuffer(nn.Module):
+    """A table that is added to the batch row by row."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 16), nn.Linear(16, 10)
+        self.register_buffer("shift", 0.01 * torch.randn(size, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Shift each row by its own."""
+        return self.head((self.body(x) + self.shift).relu())
+
+
+@pytest.mark.parametrize("model", [FixedView(), FixedState(64), FixedBuffer(64)], ids=lambda m: type(m).__name__)
+def test_experiments_on_a_part_of_the_batch_do_not_crash(model: nn.Module) -> None:
+    """Every experiment that would take fewer samples takes the whole batch, or says why it cannot."""
+    report = nbdebug.diagnose(model, digits(), nn.CrossEntropyLoss(), progress=False, sweep_samples=512)
+    assert not [(result.check, result.reason) for result in report.results if result.status == "crashed"]
+    assert report.result("batch-size-hardwired").status == "found"
