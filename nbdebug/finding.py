@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from nbdebug.verification import Verification
 
 if TYPE_CHECKING:
     from nbdebug.control import Control
+    from nbdebug.journal import Event
     from nbdebug.session import Session
 
 __all__ = ["SEVERITIES", "Finding", "Patch", "Place", "Remedy", "Result", "Severity", "Status", "Verification", "plain"]
@@ -79,12 +80,13 @@ class Finding:
         *,
         control: Control | None = None,
         time_limit: float | None = None,
-        progress: bool = True,
+        progress: bool | Callable[[Event], None] = True,
     ) -> Verification:
         """Try a remedy on a copy: run the check again and train for a short while, patched against as it is.
 
         Without a number the remedies are tried in their order until one verifies. What comes of it is kept in
-        `verifications`, so that reports tell it. Nothing is applied to your own objects.
+        `verifications`, so that reports tell it. Nothing is applied to your own objects. `progress` may be a function
+        that hears the events.
         """
         from nbdebug.verifying import verify_finding
 

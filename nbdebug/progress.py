@@ -54,10 +54,13 @@ def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterato
 
 
 @contextmanager
-def progress_line(what: str, *, shown: bool) -> Iterator[Callable[[Event], None]]:
-    """Give a listener for sessions whose number of experiments is not known: one line names the running one."""
-    if not shown:
-        yield lambda event: None
+def progress_line(what: str, *, shown: bool | Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
+    """Give a listener for sessions whose number of experiments is not known: one line names the running one.
+
+    Where `shown` is a listener already, it is given, and nothing is drawn here.
+    """
+    if not shown or callable(shown):
+        yield shown if callable(shown) else lambda event: None
         return
     from tqdm import tqdm
 

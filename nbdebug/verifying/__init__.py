@@ -57,7 +57,12 @@ def verify(
 
 @plainly
 def verify_finding(
-    finding: Finding, remedy: int | None, *, control: Control | None, time_limit: float | None, progress: bool
+    finding: Finding,
+    remedy: int | None,
+    *,
+    control: Control | None,
+    time_limit: float | None,
+    progress: bool | Callable[[Event], None],
 ) -> Verification:
     """Try the remedies of a finding on what its session examined."""
     if finding.session is None:
@@ -76,7 +81,7 @@ def _verified(
     number: int | None,
     control: Control | None,
     time_limit: float | None,
-    progress: bool,
+    progress: bool | Callable[[Event], None],
 ) -> Verification:
     """Try one remedy, or all in their order until one verifies; the best that came of it is given."""
     chosen = _chosen(finding, number)
@@ -115,7 +120,7 @@ class _Trial:
         remedy: Remedy,
         control: Control,
         plain: dict[int, Practice | str],
-        shown: bool,
+        shown: bool | Callable[[Event], None],
     ) -> None:
         self.finding, self.session, self.remedy, self.control = finding, session, remedy, control
         self.plain, self.shown = plain, shown  # trainings of the copy as it is serve every remedy

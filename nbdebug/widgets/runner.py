@@ -1,19 +1,48 @@
-"""Run checks from a button: the queue of the wizard."""
+"""Run checks and try remedies from a button: the queue of the wizard."""
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass, field
+
+from nbdebug.finding import Finding
 from nbdebug.session import Session
 from nbdebug.widgets.worker import Tell, Worker
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "Trial"]
 
 
-class Runner(Worker[str]):
-    """One queue of checks for one session."""
+@dataclass(frozen=True)
+class Trial:
+    """A remedy of a finding that is to be tried on a copy."""
+
+    check: str
+    where: str
+    number: int
+    finding: Finding = field(compare=False)
+
+    def __str__(self) -> str:
+        """Say what is tried."""
+        return f"{self.check}, a remedy on a copy"
+
+
+class Runner(Worker["str | Trial"]):
+    """One queue of checks and trials for one session."""
 
     def __init__(self, session: Session, tell: Tell) -> None:
         self.session = session
-        super().__init__(lambda check: session.run([check]), session.control, tell)
+        self.outcome = ""  # of the newest trial, in words
+        super().__init__(self._run, session.control, tell)
 
-    def _undone(self, job: str) -> None:
-        self.session.journal.forget({job})
+    def _run(self, job: str | Trial) -> None:
+        self.outcome = ""
+        if isinstance(job, str):
+            self.session.run([job])
+            return
+        # A trial has sessions of its own, which would take the reins' progress for themselves; Cancel is shared.
+        reins = copy.copy(self.session.control)
+        self.outcome = str(job.finding.verify(job.number, control=reins, progress=self.session.journal.tell))
+
+    def _undone(self, job: str | Trial) -> None:
+        if isinstance(job, str):
+            self.session.journal.forget({job})

@@ -3,82 +3,113 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ipywidgets as widgets
 
 from nbdebug.control import Control
-from nbdebug.decision_tree import Stage, Step, stages
+from nbdebug.decision_tree import order_for, stages
 from nbdebug.diagnosis import report_of
 from nbdebug.errors import NbdebugError
+from nbdebug.finding import Finding, Result
 from nbdebug.journal import Event
 from nbdebug.report import Report
-from nbdebug.report.page import as_fragment
 from nbdebug.session import Session
 from nbdebug.subject import Subject
-from nbdebug.widgets.runner import Runner
-from nbdebug.widgets.stage_tree import stage_tree
+from nbdebug.widgets.face import Face
+from nbdebug.widgets.keeping import cell_id, hand_over
+from nbdebug.widgets.pane import Pane
+from nbdebug.widgets.runner import Runner, Trial
 from nbdebug.widgets.states import stage_rows
 
 __all__ = ["Wizard", "wizard"]
 
 MESSAGES_A_SECOND = 10  # progress is told at most so often
+SKIPPED = "you skipped it"
+
+_shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 
 
 def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, **options: Any) -> Wizard:
     """Open the guided troubleshooting cell on a model and its loader.
 
-    It takes the same arguments as `nbdebug.diagnose` and runs the same checks, one question at a time. Nothing of yours
-    is changed.
+    It takes the same arguments as `nbdebug.diagnose` that describe what is examined, and runs the same checks, one
+    question at a time. Run its cell again after a change: what still holds is kept, the rest is marked as out of date.
+    Nothing of yours is changed.
     """
-    return Wizard(model=model, loader=loader, loss_fn=loss_fn, optimizer=optimizer, **options)
+    made = Wizard(model=model, loader=loader, loss_fn=loss_fn, optimizer=optimizer, **options)
+    here = cell_id()
+    if here:
+        if here in _shown_in:
+            made.take_over(_shown_in[here])
+        _shown_in[here] = made
+    return made
 
 
 class Wizard:
-    """One cell: the tree on the left; on the right the question, its button, the progress and the findings."""
+    """One cell: the tree on the left; on the right the symptom, the question, its buttons, and what was found."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, *, symptom: str | None = None, **arguments: Any) -> None:
         self._arguments = arguments
-        self.session = Session(Subject(**arguments), control=Control())
-        self._told = 0.0
-        self._running_check = ""
+        self.session = Session(Subject(**arguments), control=Control(), symptom=symptom)
+        self._told = self._begun = 0.0
+        self._running = ""
         self._stale: set[str] = set()
-        self._build()
-        self.runner = Runner(self.session, self._on_state)
-        self._unsubscribe = self.session.journal.subscribe(self._on_event)
-        self._select(self._steps()[0][1].id)
+        self.face = Face(self._rows(), self._guarded)
+        self._connect()
+        self._listen()
+        self._go_to_next()
 
     @property
     def report(self) -> Report:
-        """The report of everything found so far."""
+        """The report of everything found so far, with what you said and the remedies that were tried."""
         return report_of(self.session)
+
+    @property
+    def view(self) -> widgets.Widget:
+        """The widget that the cell shows."""
+        return self.face.view
 
     def run(self) -> Report:
         """Run the whole tree here and now, on the calling thread, so that Ctrl-C works; give the report."""
-        self.session.run(check for _, step in self._steps() for check in step.checks)
+        self.session.run(self._every_check())
         self._refresh()
         return self.report
 
     def update(self, **changes: Any) -> None:
-        """Go on with another model, loader, loss or optimizer; what was found before is marked as out of date."""
-        subject = Subject(**{**self._arguments, **changes})  # refused before anything is given up
-        self._arguments |= changes
-        self.runner.close()
-        self.runner.join(10)
-        self._unsubscribe()
-        self._stale |= {result.check for result in self.session.journal.results}
-        self.session = Session(subject, control=Control())
-        self.runner = Runner(self.session, self._on_state)
-        self._unsubscribe = self.session.journal.subscribe(self._on_event)
-        self._refresh()
+        """Go on with another model, loader, loss or optimizer.
+
+        Results about data that is the same are kept; the others are marked as out of date.
+        """
+        arguments = {**self._arguments, **changes}
+        session = Session(Subject(**arguments), control=Control())  # refused before anything is given up
+        old, self._arguments = self.session, arguments
+        self._hush()
+        self._stale.update(hand_over(old, session, set(changes)))
+        self.session = session
+        self._listen()
+        self.face.tree.stages = self._rows()
+        self._show_step()
+
+    def take_over(self, old: Wizard) -> None:
+        """Keep what still holds of an earlier wizard, and end that one."""
+        changed = {name for name in {*self._arguments, *old._arguments} if not self._same(old, name)}
+        self._stale.update(hand_over(old.session, self.session, changed) | old._stale)
+        selected = old.face.tree.selected
+        old.close()
+        self.face.symptom.value = self.session.journal.symptom or "unknown"
+        self.face.tree.stages = self._rows()
+        self.face.tree.selected = selected
+        self._show_step()
+
+    def _same(self, old: Wizard, name: str) -> bool:
+        return self._arguments.get(name) is old._arguments.get(name)
 
     def close(self) -> None:
         """Stop everything and take the widgets down."""
-        self.runner.close()
-        self._unsubscribe()
-        for widget in (self.view, *self._parts):
-            widget.close()
+        self._hush()
+        self.face.close()
 
     def __repr__(self) -> str:
         """Give what a terminal shows in place of the cell."""
@@ -91,126 +122,115 @@ class Wizard:
         data, metadata = shown if isinstance(shown, tuple) else (shown, {})
         return {**(data or {}), "text/plain": repr(self)}, metadata
 
-    def _build(self) -> None:
-        self.tree = stage_tree(self._rows())
-        self.question, self.why, self.status = widgets.HTML(), widgets.HTML(), widgets.Label()
-        self.progress = widgets.FloatProgress(min=0, max=1, layout=widgets.Layout(width="100%"))
-        self.run_step = self._button("Run this step", self._run_selected, style="primary")
-        self.run_all = self._button("Run everything", self._run_everything)
-        self.stop = self._button("Cancel", self._cancel)
-        self.stop.disabled = True
-        self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
-        self.save = self._button("Export report", self._export)
-        self.result = widgets.HTML()
-        self.tree.observe(lambda change: self._guarded(lambda: self._show_step(change["new"])), "selected")
-        buttons = widgets.HBox([self.run_step, self.run_all, self.stop], layout=widgets.Layout(flex_flow="row wrap"))
-        export = widgets.HBox([self.path, self.save], layout=widgets.Layout(flex_flow="row wrap"))
-        right = widgets.VBox(
-            [self.question, self.why, buttons, self.progress, self.status, self.result, export],
-            layout=widgets.Layout(flex="1 1 320px", min_width="0", padding="0 0 0 12px"),
-        )
-        left = widgets.Box([self.tree], layout=widgets.Layout(flex="0 1 300px", min_width="240px"))
-        self.view = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start"))
-        self._parts = [left, right, buttons, export, self.tree, self.question, self.why, self.status, self.progress]
+    def _connect(self) -> None:
+        face = self.face
+        face.symptom.value = self.session.journal.symptom or "unknown"
+        face.on_click(face.run_step, lambda: self._start(self.pane.checks))
+        face.on_click(face.run_all, lambda: self._start(self._every_check()))
+        face.on_click(face.skip, self._skip)
+        face.on_click(face.stop, self._cancel)
+        face.on_click(face.go, self._go_to_next)
+        face.on_click(face.save, self._export)
+        face.on_change(face.symptom, self._choose_symptom)
+        face.tree.observe(lambda change: self._guarded(self._show_step), "selected")
 
-    def _button(self, text: str, act: Callable[[], None], style: str = "") -> widgets.Button:
-        button = widgets.Button(description=text, button_style=style, layout=widgets.Layout(width="auto"))
-        button.on_click(lambda _: self._guarded(act))
-        return button
+    def _listen(self) -> None:
+        self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold)
+        self.runner = Runner(self.session, self._on_state)
+        self._unsubscribe = self.session.journal.subscribe(self._on_event)
+
+    def _hush(self) -> None:
+        self.runner.close()
+        self.runner.join(10)
+        self._unsubscribe()
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """Show what a handler raises, because errors in callbacks vanish."""
         try:
             act()
         except NbdebugError as error:
-            self.status.value = str(error)
+            self.face.say(str(error))
         except Exception as error:
-            self.status.value = f"{type(error).__name__}: {error}"
+            self.face.say(f"{type(error).__name__}: {error}")
 
-    def _steps(self) -> list[tuple[Stage, Step]]:
-        return [(stage, step) for stage in stages(self.session.registry) for step in stage.steps]
+    def _every_check(self) -> list[str]:
+        """Give every check in the order for the symptom."""
+        walk = order_for(self.session.journal.symptom, self.session.registry)
+        return [check for _, step, _ in walk for check in step.checks]
 
     def _rows(self) -> Any:
         results = {result.check: result for result in self.session.journal.results}
-        return stage_rows(stages(self.session.registry), results, self._running_check, self._stale)
+        return stage_rows(stages(self.session.registry), results, self._running, self._stale)
 
-    def _select(self, step: str) -> None:
-        self.tree.selected = step
-        self._show_step(step)
+    def _choose_symptom(self) -> None:
+        self.session.complain(self.face.symptom.value)
+        self._go_to_next()
 
-    def _selected(self) -> tuple[str, str, tuple[str, ...]]:
-        """Give title, reason and checks of what is selected: a step, or a whole stage."""
-        for stage in stages(self.session.registry):
-            if stage.id == self.tree.selected:
-                return stage.title, "", stage.checks
-            for step in stage.steps:
-                if step.id == self.tree.selected:
-                    return step.question, step.why, step.checks
-        return "", "", ()
+    def _go_to_next(self) -> None:
+        """Select what is recommended next: a step to run, or the step whose finding is to be mended."""
+        self.face.tree.selected = self.pane.recommended() or self.face.tree.selected
+        self._show_step()
 
-    def _show_step(self, _: str) -> None:
-        question, why, checks = self._selected()
-        self.question.value = f"<h3 style='margin:0'>{_escaped(question)}</h3>"
-        self.why.value = f"<p>{_escaped(why)}</p>"
-        results = [result for result in self.session.journal.results if result.check in checks]
-        if not results:
-            self.result.value = ""
-            return
-        whole = self.report
-        findings = [finding for finding in whole.findings if finding.check in checks]
-        self.result.value = _fitting(as_fragment(Report(findings, results, whole.subject, whole.notes)))
+    def _show_step(self) -> None:
+        self.pane.show(self.face.tree.selected)
 
     def _refresh(self) -> None:
-        self.tree.stages = self._rows()
-        self._show_step(self.tree.selected)
+        self.face.tree.stages = self._rows()
+        self.pane.refresh()
 
-    def _run_selected(self) -> None:
-        self._start(list(self._selected()[2]))
+    def _change_threshold(self, check: str, name: str, value: Any) -> None:
+        self.session.set_thresholds(check, **{name: value})
+        self._stale.update({check} & {result.check for result in self.session.journal.results})
+        self.face.tree.stages = self._rows()
+        self.face.say(f"{name} of {check} is {value:g} from now on; run the step again")
 
-    def _run_everything(self) -> None:
-        self._start([check for _, step in self._steps() for check in step.checks])
+    def _skip(self) -> None:
+        known = {result.check for result in self.session.journal.results}
+        for check in self.pane.checks:
+            if check not in known or check in self._stale:
+                self.session.journal.write(Result(check, "skipped", reason=SKIPPED))
+        self._stale.difference_update(self.pane.checks)
+        self.face.tree.stages = self._rows()
+        self._go_to_next()
 
-    def _start(self, checks: list[str]) -> None:
-        self.status.value = "starting"
-        self.stop.disabled = False
-        self.run_step.disabled = self.run_all.disabled = True
-        self._stale -= set(checks)
-        self.runner.start(checks)
+    def _start(self, checks: Iterable[str]) -> None:
+        self.face.busy("starting")
+        self._stale.difference_update(checks)
+        self.runner.start(list(checks))
+
+    def _try(self, finding: Finding, number: int) -> None:
+        self.face.busy("starting")
+        self.runner.start([Trial(finding.check, finding.where, number, finding)])
 
     def _cancel(self) -> None:
-        self.status.value = "stopping"
+        self.face.say("stopping")
         self.runner.cancel()
 
     def _export(self) -> None:
-        path = self.report.save(self.path.value)
-        self.status.value = f"written: {path}"
+        path = self.report.save(self.face.path.value)
+        self.face.say(f"written: {path}")
 
     def _on_state(self, state: str, text: str) -> None:
         """Hear from the runner, in its thread."""
-        busy = state in ("running", "waiting")
-        self._running_check = text if state == "running" else ""
+        self._running = text if state == "running" else ""
         self._refresh()
-        self.run_step.disabled = self.run_all.disabled = busy
-        self.stop.disabled = not busy
-        self.status.value = {"idle": "done", "running": f"checking {text}"}.get(state, text)
-        if not busy:
-            self.progress.value = 1.0 if state == "idle" else 0.0
+        if state in ("running", "waiting"):
+            self.face.busy({"running": f"checking {text}"}.get(state, text))
+        else:
+            self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
 
     def _on_event(self, event: Event) -> None:
         """Hear from the journal; progress is passed on at most a few times a second."""
-        if event.kind == "progress" and time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
+        if event.kind == "probe-started":
+            self._begun = time.monotonic()
+            self.face.tell(0.0, event.text)
+        elif event.kind == "progress" and time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
             self._told = time.monotonic()
-            self.progress.value, self.status.value = event.fraction, event.text
-        elif event.kind == "probe-started":
-            self.progress.value, self.status.value = 0.0, event.text
+            self.face.tell(event.fraction, f"{event.text}{_left(event.fraction, self._told - self._begun)}")
 
 
-def _escaped(text: str) -> str:
-    import html
-
-    return html.escape(text)
-
-
-def _fitting(fragment: str) -> str:
-    """Let a fragment wrap to the width that the cell has, instead of widening it."""
-    return f"<div style='width:0;min-width:100%'>{fragment}</div>"
+def _left(fraction: float, seconds: float) -> str:
+    """Say how long it still takes, once that can be said."""
+    if fraction < 0.1 or seconds < 1:
+        return ""
+    return f" · about {seconds * (1 - fraction) / fraction:.0f} s left"

@@ -47,6 +47,49 @@ def test_a_step_finds_the_softmax_and_leaves_the_model(notebook: Notebook, wizar
     assert notebook.page.evaluate("() => 'hacked' in window") is False
 
 
+def test_a_fix_is_tried_on_a_copy(notebook: Notebook, wizard: Locator) -> None:
+    """The button trains a patched copy; the verdict with both curves stands in the cell, and in the exported report."""
+    wizard.get_by_role("button", name="Does the loss get what it expects").click()
+    wizard.get_by_role("button", name="Run this step").click()
+    attempt = wizard.get_by_role("button", name="Try it on a copy").first
+    expect(attempt).to_be_enabled(timeout=60_000)
+    attempt.click()
+    expect(attempt).to_be_disabled()
+    expect(wizard.get_by_text("verified: ").first).to_be_visible(timeout=120_000)
+    notebook.screenshot(f"wizard-tried-{notebook.front}")
+    wizard.get_by_role("button", name="Export report").click()
+    expect(wizard).to_contain_text("written: report.html")
+    assert "verified" in (notebook.server.home / "notebooks" / "report.html").read_text()
+    notebook.run_cell(1)
+    expect(notebook.output(1)).to_have_text("unchanged: True")
+
+
+def test_begins_with_the_symptom_and_keeps_what_a_person_says(notebook: Notebook, wizard: Locator) -> None:
+    """The symptom leads to its step; a step can be skipped; the next one is recommended with the reason."""
+    wizard.get_by_label("What is wrong?").select_option("The loss is NaN")
+    chosen = wizard.locator("[aria-current=step]")
+    expect(chosen).to_be_visible()
+    first = chosen.inner_text()
+    wizard.get_by_role("button", name="Skip").click()
+    expect(chosen).not_to_have_text(first)
+    expect(wizard).to_contain_text("Next:")
+    notebook.screenshot(f"wizard-symptom-{notebook.front}")
+
+
+def test_by_keyboard_alone(notebook: Notebook, wizard: Locator) -> None:
+    """Arrow keys choose a step, Tab reaches its button, Enter runs it."""
+    tree = wizard.get_by_role("button", name="Does the loss get what it expects")
+    tree.focus()
+    notebook.page.keyboard.press("Enter")
+    expect(wizard.get_by_role("heading", name="Does the loss get what it expects")).to_be_visible()
+    for _ in range(12):
+        notebook.page.keyboard.press("Tab")
+        if notebook.page.evaluate("() => document.activeElement.textContent.trim()") == "Run this step":
+            break
+    notebook.page.keyboard.press("Enter")
+    expect(wizard).to_contain_text("softmax-before-cross-entropy", timeout=60_000)
+
+
 def test_everything_can_be_cancelled(notebook: Notebook, wizard: Locator) -> None:
     """Run everything answers at once, and Cancel brings the buttons back."""
     wizard.get_by_role("button", name="Run everything").click()

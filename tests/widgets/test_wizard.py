@@ -11,6 +11,7 @@ from torch import nn
 
 import nbdebug
 from nbdebug.control import Control
+from nbdebug.decision_tree import step_of
 from nbdebug.registry import registry
 from nbdebug.session import Session
 from nbdebug.widgets.runner import Runner
@@ -27,14 +28,14 @@ def softmaxed() -> dict[str, Any]:
 def wait(wizard: Any, seconds: float = 60) -> None:
     """Wait until the worker has ended."""
     end = time.monotonic() + seconds
-    while (wizard.runner.is_busy or wizard.run_step.disabled) and time.monotonic() < end:
+    while (wizard.runner.is_busy or wizard.face.run_step.disabled) and time.monotonic() < end:
         time.sleep(0.02)
-    assert not wizard.runner.is_busy and not wizard.run_step.disabled
+    assert not wizard.runner.is_busy and not wizard.face.run_step.disabled
 
 
 def state_of(wizard: Any, step: str) -> str:
     """Give what the tree shows for a step."""
-    return next(row["state"] for stage in wizard.tree.stages for row in stage["steps"] if row["id"] == step)
+    return next(row["state"] for stage in wizard.face.tree.stages for row in stage["steps"] if row["id"] == step)
 
 
 def test_a_step_runs_from_its_button() -> None:
@@ -42,12 +43,12 @@ def test_a_step_runs_from_its_button() -> None:
     setup = softmaxed()
     before = [p.detach().clone() for p in setup["model"].parameters()]
     wizard = nbdebug.wizard(**setup)
-    wizard.tree.selected = "one-pass"
-    assert "one batch" in wizard.question.value
-    wizard.run_step.click()
+    wizard.face.tree.selected = "one-pass"
+    assert "one batch" in wizard.face.question.value
+    wizard.face.run_step.click()
     wait(wizard)
     assert state_of(wizard, "one-pass") == "clean"
-    assert not wizard.run_step.disabled and wizard.stop.disabled
+    assert not wizard.face.run_step.disabled and wizard.face.stop.disabled
     assert all(torch.equal(a, b) for a, b in zip(before, setup["model"].parameters(), strict=True))
     wizard.close()
 
@@ -55,44 +56,44 @@ def test_a_step_runs_from_its_button() -> None:
 def test_a_finding_is_shown_and_exported(tmp_path: Any) -> None:
     """What was found stands in the cell and in the exported report."""
     wizard = nbdebug.wizard(**softmaxed())
-    step = next(s.id for _, s in wizard._steps() if "softmax-before-cross-entropy" in s.checks)
-    wizard.tree.selected = step
-    wizard.run_step.click()
+    step = next(s.id for _, s in step_of(registry) if "softmax-before-cross-entropy" in s.checks)
+    wizard.face.tree.selected = step
+    wizard.face.run_step.click()
     wait(wizard)
     assert state_of(wizard, step) == "found"
-    assert "softmax-before-cross-entropy" in wizard.result.value
-    wizard.path.value = str(tmp_path / "out.json")
-    wizard.save.click()
+    assert "softmax-before-cross-entropy" in wizard.face.result.value
+    wizard.face.path.value = str(tmp_path / "out.json")
+    wizard.face.save.click()
     assert nbdebug.load(tmp_path / "out.json").findings
-    wizard.path.value = str(tmp_path / "out.docx")
-    wizard.save.click()
-    assert ".html" in wizard.status.value  # a bad ending is said, not raised
+    wizard.face.path.value = str(tmp_path / "out.docx")
+    wizard.face.save.click()
+    assert ".html" in wizard.face.status.value  # a bad ending is said, not raised
     wizard.close()
 
 
 def test_cancel_stops_a_long_experiment() -> None:
     """Cancel ends the run soon, and the buttons come back."""
     wizard = nbdebug.wizard(**softmaxed())
-    wizard.run_all.click()
+    wizard.face.run_all.click()
     time.sleep(0.3)
-    assert not wizard.stop.disabled
-    wizard.stop.click()
+    assert not wizard.face.stop.disabled
+    wizard.face.stop.click()
     wait(wizard, 20)
-    assert not wizard.run_all.disabled
+    assert not wizard.face.run_all.disabled
     wizard.close()
 
 
 def test_update_marks_results_as_out_of_date() -> None:
     """Another model makes the old results stale, and new runs replace them."""
     wizard = nbdebug.wizard(**softmaxed())
-    wizard.tree.selected = "one-pass"
-    wizard.run_step.click()
+    wizard.face.tree.selected = "one-pass"
+    wizard.face.run_step.click()
     wait(wizard)
     wizard.update(model=loops.mlp())
     assert state_of(wizard, "one-pass") == "stale"
     with pytest.raises(nbdebug.BadInput):
         wizard.update(model="no model")
-    wizard.run_step.click()
+    wizard.face.run_step.click()
     wait(wizard)
     assert state_of(wizard, "one-pass") == "clean"
     wizard.close()
@@ -113,14 +114,103 @@ def test_own_checks_show_in_the_tree() -> None:
 
     try:
         wizard = nbdebug.wizard(**softmaxed())
-        assert any(row["id"] == "yours-own" for stage in wizard.tree.stages for row in stage["steps"])
-        wizard.tree.selected = "yours-own"
-        wizard.run_step.click()
+        assert any(row["id"] == "yours-own" for stage in wizard.face.tree.stages for row in stage["steps"])
+        wizard.face.tree.selected = "yours-own"
+        wizard.face.run_step.click()
         wait(wizard)
-        assert "our-own-rule" in wizard.result.value
+        assert "our-own-rule" in wizard.face.result.value
         wizard.close()
     finally:
         registry.checks.pop("our-own-rule")
+
+
+def loss_step() -> str:
+    """Give the step that finds the softmax."""
+    return next(s.id for _, s in step_of(registry) if "softmax-before-cross-entropy" in s.checks)
+
+
+def test_a_remedy_is_tried_on_a_copy(tmp_path: Any) -> None:
+    """The button trains a patched copy against the other; the verdict is shown and exported, the model is as before."""
+    setup = softmaxed()
+    before = [p.detach().clone() for p in setup["model"].parameters()]
+    wizard = nbdebug.wizard(**setup)
+    wizard.face.tree.selected = loss_step()
+    wizard.face.run_step.click()
+    wait(wizard)
+    assert len(wizard.face.remedies.children) >= 1
+    wizard.face.remedies.children[0].children[0].click()
+    assert wizard.face.run_step.disabled
+    wait(wizard, 120)
+    assert "verified: " in wizard.face.status.value
+    assert all(torch.equal(a, b) for a, b in zip(before, setup["model"].parameters(), strict=True))
+    assert wizard.report.findings[0].verifications[0].verified
+    wizard.face.path.value = str(tmp_path / "out.json")
+    wizard.face.save.click()
+    assert nbdebug.load(tmp_path / "out.json").findings[0].verifications[0].verified
+    wizard.close()
+
+
+def test_the_symptom_decides_where_to_begin() -> None:
+    """Another complaint leads to another step, and the report keeps it."""
+    wizard = nbdebug.wizard(**softmaxed())
+    begun = wizard.face.tree.selected
+    wizard.face.symptom.value = next(value for words, value in wizard.face.symptom.options if "NaN" in words)
+    assert wizard.face.tree.selected != begun
+    assert "NaN" in nbdebug.decision_tree.find_symptom(wizard.report.symptom).words
+    wizard.close()
+
+
+def test_skipping_goes_on_to_the_next_step() -> None:
+    """A skipped step is shown as skipped, with the reason, and the next one is chosen."""
+    wizard = nbdebug.wizard(**softmaxed())
+    first = wizard.face.tree.selected
+    wizard.face.skip.click()
+    assert state_of(wizard, first) == "skipped" and wizard.face.tree.selected != first
+    assert all(result.reason == "you skipped it" for result in wizard.report.results)
+    assert "Next:" in wizard.face.next.value
+    wizard.close()
+
+
+def test_thresholds_can_be_changed() -> None:
+    """Another number makes the result out of date, and is in force when the step runs again."""
+    wizard = nbdebug.wizard(**softmaxed())
+    step = next(s.id for _, s in step_of(registry) if "initial-loss-off" in s.checks)
+    wizard.face.tree.selected = step
+    rows = wizard.face.thresholds.children[0].children
+    row = next(row for row in rows if "initial-loss-off" in row.children[1].value)
+    row.children[0].value = 1234
+    assert 1234 in wizard.session.thresholds["initial-loss-off"].values()
+    wizard.close()
+
+
+def test_answers_are_kept_and_followed(tmp_path: Any) -> None:
+    """What a person says is in the report; what is no answer is refused in words; an answer can be taken back."""
+    wizard = nbdebug.wizard(**softmaxed())
+    asked = {q.after: q for q in nbdebug.decision_tree.questions() if q.kind == "yes/no" and q.after}
+    step = next(s.id for _, s in step_of(registry) if s.id in asked)
+    wizard.face.tree.selected = step
+    panel = wizard.face.questions.children[0]
+    places = [q.id for q in nbdebug.decision_tree.questions() if q.after == step]
+    field = panel.children[places.index(asked[step].id)].children[1]
+    field.value = "no"
+    assert wizard.report.answers == {asked[step].id: "no"}
+    assert panel.children[places.index(asked[step].id)].children[2].value  # what follows from it
+    field.value = ""
+    assert wizard.report.answers == {}
+    wizard.close()
+
+
+def test_another_model_keeps_what_was_said_of_the_data() -> None:
+    """Only results that the model has a part in are out of date."""
+    wizard = nbdebug.wizard(**softmaxed())
+    wizard.session.run(["unshuffled-loader", "forward-fails"])
+    wizard.session.journal.answer("labels-fit", "yes")
+    wizard.update(model=loops.mlp())
+    assert {r.check: r.status for r in wizard.session.journal.results} == {"unshuffled-loader": "clean"}
+    assert wizard.session.journal.answers == {"labels-fit": "yes"} and "forward-fails" in wizard._stale
+    wizard.update(loader=digits())
+    assert not wizard.session.journal.results
+    wizard.close()
 
 
 class FakeEvents:

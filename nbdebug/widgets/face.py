@@ -1,0 +1,151 @@
+"""What the wizard looks like: its widgets and where they stand; what they do is the wizard's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import ipywidgets as widgets
+
+from nbdebug.decision_tree import symptoms
+from nbdebug.widgets.stage_tree import stage_tree
+
+__all__ = ["Face", "heading", "prose"]
+
+Guard = Callable[[Callable[[], None]], None]
+
+
+def heading(text: str) -> str:
+    """Give a text as the heading of a step."""
+    return f"<h3 style='margin:0'>{escape(text)}</h3>"
+
+
+def prose(html: str) -> str:
+    """Give text lines as close as a paragraph's; those of a widget stand as far apart as its buttons."""
+    return f"<div style='line-height:1.4;margin:4px 0'>{html}</div>" if html else ""
+
+
+class Face:
+    """The widgets of one wizard: the tree at the left, and at the right the step from its question to its result."""
+
+    def __init__(self, rows: Any, guard: Guard) -> None:
+        self._guard = guard
+        self._trials: list[widgets.Button] = []
+        self.tree = stage_tree(rows)
+        self.symptom = widgets.Dropdown(
+            options=[(symptom.words, symptom.id) for symptom in symptoms()],
+            description="What is wrong?",
+            style={"description_width": "initial"},
+            layout=widgets.Layout(width="auto", max_width="460px"),
+        )
+        self.question, self.why, self.status = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row())
+        self.run_step, self.run_all = _button("Run this step", "primary"), _button("Run everything")
+        self.skip, self.stop, self.go = _button("Skip"), _button("Cancel"), _button("Go there")
+        self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
+        self.save = _button("Export report")
+        self.result, self.remedies, self.next = widgets.HTML(), widgets.VBox(), widgets.HTML()
+        self.questions, self.thresholds = widgets.VBox(), widgets.Accordion([widgets.VBox()], selected_index=None)
+        self.thresholds.set_title(0, "Thresholds of this step")
+        self.stop.disabled = True
+        self.view = self._arranged()
+
+    def _arranged(self) -> widgets.Widget:
+        wrap = widgets.Layout(flex_flow="row wrap", align_items="center")
+        buttons = widgets.HBox([self.run_step, self.skip, self.run_all, self.stop], layout=wrap)
+        onward = widgets.HBox([self.next, self.go], layout=wrap)
+        export = widgets.HBox([self.path, self.save], layout=wrap)
+        step = [self.symptom, self.question, self.why, self.questions, buttons, self.progress, self.status]
+        right = widgets.VBox(
+            [*step, self.result, self.remedies, onward, self.thresholds, export],
+            layout=widgets.Layout(flex="1 1 320px", min_width="0", padding="0 0 0 12px"),
+        )
+        left = widgets.Box([self.tree], layout=widgets.Layout(flex="0 1 300px", min_width="240px"))
+        self._boxes = [left, right, buttons, onward, export]
+        return widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start"))
+
+    def on_click(self, button: widgets.Button, act: Callable[[], None]) -> None:
+        """Let a button do something; what goes wrong is shown."""
+        button.on_click(lambda _: self._guard(act))
+
+    def on_change(self, field: Any, act: Callable[[], None]) -> None:
+        """Let a change of a field do something; what goes wrong is shown."""
+        field.observe(lambda _: self._guard(act), "value")
+
+    def busy(self, text: str) -> None:
+        """Show that something runs or waits."""
+        self.say(text)
+        self.stop.disabled = False
+        for button in (self.run_step, self.run_all, self.skip, *self._trials):
+            button.disabled = True
+
+    def idle(self, text: str, *, done: bool) -> None:
+        """Show that nothing runs any more."""
+        self.say(text)
+        self.progress.value = 1.0 if done else 0.0
+        self.stop.disabled = True
+        for button in (self.run_step, self.run_all, self.skip, *self._trials):
+            button.disabled = False
+
+    def tell(self, fraction: float, text: str) -> None:
+        """Show how far it is."""
+        self.progress.value = fraction
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Show one line about what goes on, as text, whatever is in it."""
+        self.status.value = prose(escape(text))
+
+    def ask(self, panel: Any) -> None:
+        """Show the questions of a step."""
+        _exchange(self.questions, [panel] if panel.children else [])
+
+    def tune(self, panel: Any) -> None:
+        """Show the thresholds of a step."""
+        before = self.thresholds.children
+        self.thresholds.children = (panel,)
+        _close(before)
+
+    def show_result(self, fragment: str, trials: list[tuple[str, Callable[[], None]]]) -> None:
+        """Show what was found, with a button for each remedy that can be tried."""
+        # The fragment wraps to the width that the cell has, instead of widening it.
+        self.result.value = f"<div style='width:0;min-width:100%'>{fragment}</div>" if fragment else ""
+        rows, self._trials = [], []
+        for says, act in trials:
+            button = _button("Try it on a copy")
+            button.disabled = not self.stop.disabled
+            self.on_click(button, act)
+            self._trials.append(button)
+            text = widgets.HTML(prose(escape(says)), layout=widgets.Layout(flex="1 1 240px", min_width="0"))
+            rows.append(widgets.HBox([button, text], layout=widgets.Layout(flex_flow="row wrap")))
+        _exchange(self.remedies, rows)
+
+    def show_next(self, what: str, why: str, *, elsewhere: bool) -> None:
+        """Show what is recommended next, and why."""
+        self.next.value = prose(f"<b>Next:</b> {escape(what)} <span>{escape(why)}</span>" if what else escape(why))
+        self.go.layout.display = "" if elsewhere else "none"
+
+    def close(self) -> None:
+        """Take every widget down."""
+        _close((self.view,))
+
+
+def _row(**more: str) -> widgets.Layout:
+    return widgets.Layout(width="100%", **more)
+
+
+def _button(text: str, style: str = "") -> widgets.Button:
+    return widgets.Button(description=text, button_style=style, layout=widgets.Layout(width="auto"))
+
+
+def _exchange(box: Any, children: list[Any]) -> None:
+    """Show other children in a box, and close those that were there."""
+    before, box.children = box.children, tuple(children)
+    _close(before)
+
+
+def _close(parts: Any) -> None:
+    for part in parts:
+        _close(getattr(part, "children", ()))
+        part.close()
