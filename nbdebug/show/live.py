@@ -126,6 +126,8 @@ class LiveView(View):
             self._judge(self._recording)
         if self._widget is not None:
             self._widget.data = self.data
+        if ended:
+            self._keep()
 
     def _judge(self, run: Recording) -> None:
         """Look for findings, and note at which step each was first seen."""

@@ -23,6 +23,7 @@ class View:
         self._control = control or Control()
         self._widget: Any = None
         self._worker: Any = None
+        self._still: Any = None  # the static output, once it is shown
 
     @property
     def data(self) -> dict[str, Any]:
@@ -90,17 +91,25 @@ class View:
         if not in_notebook():
             sys.stdout.write(f"{self}\n")
             return
-        import base64
-
         from IPython.display import display
 
         live = self.widget._repr_mimebundle_() or {}
         data, metadata = live if isinstance(live, tuple) else (live, {})
         display({**data, "text/plain": repr(self)}, metadata=metadata, raw=True)
-        still = {"text/html": f'<div class="nbdebug-static nbdebug-static-{self._key}">{self.html}</div>'}
+        self._still = display(self._static_forms(), raw=True, display_id=True)
+
+    def _static_forms(self) -> dict[str, str]:
+        import base64
+
+        forms = {"text/html": f'<div class="nbdebug-static nbdebug-static-{self._key}">{self.html}</div>'}
         if self.png:
-            still["image/png"] = base64.b64encode(self.png).decode("ascii")
-        display({**still, "text/plain": str(self)}, raw=True)
+            forms["image/png"] = base64.b64encode(self.png).decode("ascii")
+        return {**forms, "text/plain": str(self)}
+
+    def _keep(self) -> None:
+        """Put what is seen now into the static picture that stays in the notebook."""
+        if self._still is not None:
+            self._still.update(self._static_forms(), raw=True)
 
 
 def in_notebook() -> bool:

@@ -63,7 +63,7 @@ def keyboard_only(notebook: Notebook, view: Locator) -> None:
 def test_sort_filter_next_and_one_sample(notebook: Notebook) -> None:
     """The worst come first, the wrong ones can be kept, a click opens a sample, and the next batch comes."""
     view = opened(notebook, "batch")
-    notebook.screenshot(f"batch-{notebook.front}-light")
+    view.screenshot(path=notebook.shots / f"batch-{notebook.front}-light.png")
     expect(notebook.output(0).locator(".nbdebug-static")).to_be_hidden()  # the live view takes its place
     view.get_by_label("Order of the samples").select_option("loss")
     found = losses(view)
