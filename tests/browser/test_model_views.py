@@ -1,4 +1,4 @@
-"""Activations, gradients, layers and curves in JupyterLab and Notebook 7: drawn, clicked, live, and without a kernel."""
+"""Activations, gradients, layers and curves in JupyterLab and Notebook 7: drawn, clicked, live, and kernelless."""
 
 from __future__ import annotations
 
