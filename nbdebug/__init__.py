@@ -42,6 +42,7 @@ _HOMES = {
     "Subject": "nbdebug.subject",
     "Twin": "nbdebug.twin",
     "Session": "nbdebug.session",
+    "follow_predictions": "nbdebug.watch.following",
     "tap": "nbdebug.instruments",
     "ExpectationFailed": "nbdebug.instruments",
     "evidence": "nbdebug.evidence",
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from nbdebug.twin import Twin as Twin
     from nbdebug.verification import Verification as Verification
     from nbdebug.verifying import verify as verify
+    from nbdebug.watch.following import follow_predictions as follow_predictions
     from nbdebug.widgets.wizard import wizard as wizard
 
 

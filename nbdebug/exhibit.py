@@ -61,6 +61,13 @@ class Lines(Exhibit):
         spans = bool(every) and min(every) > 0 and max(every) > 100 * min(every)
         return cls(series, title, log_y=spans)
 
+    @classmethod
+    def of_steps(cls, name: str, steps: Iterable[float], values: Iterable[float], title: str) -> Lines:
+        """Draw one curve over the steps of a training, with at most 2,000 points."""
+        points = list(zip(map(float, steps), map(float, values), strict=True))
+        points = points[:: max(1, len(points) // 2000)]
+        return cls(((name, tuple(x for x, _ in points), tuple(y for _, y in points)),), title, y_label=name)
+
 
 @dataclass(frozen=True)
 class HistogramGrid(Exhibit):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 
 from nbdebug.importing import drawing_nothing
 
-__all__ = ["CheckSpec", "Need", "ProbeSpec", "Registry", "check", "probe", "registry"]
+__all__ = ["CheckSpec", "Need", "ProbeSpec", "Registry", "check", "probe", "recorded", "registry"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,12 +81,13 @@ class Registry:
     def __init__(self) -> None:
         self.checks: dict[str, CheckSpec] = {}
         self.probes: dict[type, ProbeSpec] = {}
+        self.readers: dict[type, ProbeSpec] = {}  # the same evidence, worked out from the recording of a real training
         self._aliases: dict[str, str] = {}
         self._loaded: set[str] = set()
 
     def load(self, *packages: str) -> Registry:
         """Import every module of these packages once, so that what they define is registered."""
-        for package in packages or ("nbdebug.checks", "nbdebug.probes"):
+        for package in packages or ("nbdebug.checks", "nbdebug.probes", "nbdebug.recorded"):
             if package not in self._loaded:
                 self._loaded.add(package)
                 with drawing_nothing():
@@ -115,6 +116,10 @@ class Registry:
     def probe_for(self, evidence: type) -> ProbeSpec | None:
         """Give the probe that yields this type of evidence."""
         return self.probes.get(evidence)
+
+    def reader_for(self, evidence: type) -> ProbeSpec | None:
+        """Give what works this type of evidence out of a recording; a probe may do that, too."""
+        return self.readers.get(evidence) or self.probes.get(evidence)
 
     def add_check(self, spec: CheckSpec) -> None:
         """Register a check, in place of one with the same id."""
@@ -182,17 +187,31 @@ def probe(function: F | None = None, /, *, quick: bool = True) -> F | Callable[[
     """
 
     def register(function: F) -> F:
-        hints, signature = typing.get_type_hints(function), inspect.signature(function)
-        if not isinstance(hints.get("return"), type):
-            raise TypeError(
-                f"the probe {function.__name__!r} does not say what it returns; annotate it with the class of its "
-                f"evidence, for example `def {function.__name__}(twin: nbdebug.Twin) -> MyEvidence:`"
-            )
-        needs = {name: _need(function, name, hints) for name in signature.parameters}
-        registry.add_probe(ProbeSpec(function.__name__, function, needs, hints["return"], quick))
+        registry.add_probe(_source(function, quick))
         return function
 
     return register if function is None else register(function)
+
+
+def recorded(function: F) -> F:
+    """Register a function that works evidence out of the recording of a real training.
+
+    Where a probe yields the same type of evidence from an experiment, the same checks judge both.
+    """
+    spec = _source(function, quick=True)
+    registry.readers[spec.yields] = spec
+    return function
+
+
+def _source(function: Callable[..., Any], quick: bool) -> ProbeSpec:
+    hints, signature = typing.get_type_hints(function), inspect.signature(function)
+    if not isinstance(hints.get("return"), type):
+        raise TypeError(
+            f"the probe {function.__name__!r} does not say what it returns; annotate it with the class of its "
+            f"evidence, for example `def {function.__name__}(twin: nbdebug.Twin) -> MyEvidence:`"
+        )
+    needs = {name: _need(function, name, hints) for name in signature.parameters}
+    return ProbeSpec(function.__name__, function, needs, hints["return"], quick)
 
 
 def _need(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> Need:

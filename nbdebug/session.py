@@ -169,13 +169,17 @@ class Session:
         if kind is Subject:
             return self.subject
         if kind not in self._evidence:
-            spec = self.registry.probe_for(kind)
+            spec = self._source(kind)
             if spec is None:
                 return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
             if self.control.quick and not spec.is_quick:
                 return Missing("skipped", LEFT_OUT)
             self._evidence[kind] = self._experiment(spec)
         return self._evidence[kind]
+
+    def _source(self, kind: type) -> ProbeSpec | None:
+        """Give what yields this type of evidence here; what only a recording shows is skipped for want of one."""
+        return self.registry.probe_for(kind) or self.registry.reader_for(kind)
 
     def _experiment(self, spec: ProbeSpec) -> Any:
         """Run one probe under guard; what stops it for good is kept in place of its evidence."""

@@ -39,6 +39,7 @@ class Healthy:
 
 
 PATIENTS: list[Patient] = []
+RECORDED: list[Patient] = []  # whose illness shows only in a real training: they return its recording
 HEALTHY: list[Healthy] = []
 
 
@@ -47,6 +48,16 @@ def patient(check: str, *, where: str | tuple[str, ...] | None = None) -> Callab
 
     def register(make: F) -> F:
         PATIENTS.append(Patient(check, make.__name__, make, where))
+        return make
+
+    return register
+
+
+def recorded_patient(check: str, *, where: str | tuple[str, ...] | None = None) -> Callable[[F], F]:
+    """Register a real training as a patient of a check; the function trains and returns `{"recording": …}`."""
+
+    def register(make: F) -> F:
+        RECORDED.append(Patient(check, make.__name__, make, where))
         return make
 
     return register
@@ -80,6 +91,13 @@ def all_patients() -> list[Patient]:
     """Give every patient of every check's test file."""
     _import_all("tests.checks")
     return PATIENTS
+
+
+def all_recorded() -> list[Patient]:
+    """Give every patient that is a real training."""
+    _import_all("tests.checks")
+    _import_all("tests.recorded")
+    return RECORDED
 
 
 def all_healthy() -> list[Healthy]:

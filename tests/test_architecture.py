@@ -23,7 +23,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("subject",),
     ("twin",),
     ("registry",),
-    ("probes", "checks", "decision_tree", "ranking", "explanation", "remedies", "look"),
+    ("probes", "recorded", "checks", "decision_tree", "ranking", "explanation", "remedies", "look"),
     ("session",),
     ("progress", "report"),
     ("verifying", "arbitration"),

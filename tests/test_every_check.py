@@ -11,13 +11,16 @@ import torch
 import nbdebug
 from nbdebug.decision_tree import TREE
 from nbdebug.registry import registry
-from tests.clinic import Healthy, Patient, all_healthy, all_patients
+from nbdebug.watch.judging import judged
+from tests.clinic import Healthy, Patient, all_healthy, all_patients, all_recorded
 
 CHECKS = sorted(registry.load().checks)
 
 
 def run(setup: dict[str, Any], **options: Any) -> nbdebug.Report:
-    """Diagnose quietly."""
+    """Diagnose quietly; a patient that is a recorded training is judged as it was recorded."""
+    if "recording" in setup:
+        return judged(setup["recording"])
     return nbdebug.diagnose(**setup, progress=False, **options)
 
 
@@ -27,7 +30,7 @@ def made(thing: Patient | Healthy, seed: int = 0) -> dict[str, Any]:
     return thing.make()
 
 
-@pytest.mark.parametrize("patient", all_patients(), ids=lambda p: f"{p.check}:{p.name}")
+@pytest.mark.parametrize("patient", [*all_patients(), *all_recorded()], ids=lambda p: f"{p.check}:{p.name}")
 def test_finds_its_patient(patient: Patient) -> None:
     """Every patient is found by its check, at its place, with the numbers behind it."""
     result = run(made(patient), checks=[patient.check]).result(patient.check)
@@ -54,7 +57,7 @@ def test_silent_on_healthy(setup: Healthy) -> None:
 @pytest.mark.parametrize("check", CHECKS)
 def test_has_a_patient(check: str) -> None:
     """A check without a patient is a claim without a proof."""
-    assert [p for p in all_patients() if p.check == check]
+    assert [p for p in (*all_patients(), *all_recorded()) if p.check == check]
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -13,7 +13,9 @@ from nbdebug.registry import check
 __all__ = ["dead_units"]
 
 
-@check(explains=("batch-not-memorised", "untrained-parameters", "vanishing-gradients", "outputs-identical"))
+@check(
+    explains=("batch-not-memorised", "untrained-parameters", "vanishing-gradients", "outputs-identical", "loss-flat")
+)
 def dead_units(
     activity: UnitActivity,
     *,
@@ -25,7 +27,7 @@ def dead_units(
 
     nbdebug runs many batches in eval mode and looks at what goes into and comes out of every activation. A unit is
     dead when what goes in is never positive and what comes out is always zero. Sparse layers, in which every unit
-    fires now and then, are healthy.
+    fires now and then, are healthy. In a training that it watches it looks for activations that give nothing but zeros.
 
     Why it matters: a dead unit has no gradient, so it stays dead. A layer of dead units passes nothing on, and
     everything before it stops learning.
@@ -49,10 +51,20 @@ def _chance(layer: UnitFacts) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
+def _says(layer: UnitFacts, activity: UnitActivity) -> str:
+    if math.isnan(layer.low):  # what goes into the activation was not seen
+        looks = f"{activity.samples} {activity.unit}"
+        return f"{layer.path} ({layer.activation}) gave nothing but zeros in all of the last {looks}."
+    return (
+        f"{layer.dead} of the {layer.units} units of {layer.path} are zero for all of {activity.samples} "
+        f"{activity.unit}: what reaches their activation ({layer.activation}) lies between {layer.low:.3g} and "
+        f"{layer.high:.3g}."
+    )
+
+
 def _finding(layer: UnitFacts, activity: UnitActivity, share: float) -> Finding:
     return Finding(
-        f"{layer.dead} of the {layer.units} units of {layer.path} are zero for all of {activity.samples} samples: what "
-        f"reaches their activation ({layer.activation}) lies between {layer.low:.3g} and {layer.high:.3g}.",
+        _says(layer, activity),
         where=layer.path,
         severity="bug" if layer.dead > 0.9 * layer.units else "suspect",
         evidence={

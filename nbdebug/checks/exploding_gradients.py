@@ -15,7 +15,17 @@ __all__ = ["exploding_gradients"]
 SOURCE = "AutoTrainer: first over last above 70; TheDeepChecker: above 1e6 and doubling"
 
 
-@check(explains=("batch-not-memorised", "initial-loss-off", "activations-off-scale", "learning-rate-too-high"))
+@check(
+    explains=(
+        "batch-not-memorised",
+        "initial-loss-off",
+        "activations-off-scale",
+        "learning-rate-too-high",
+        "non-finite-loss",
+        "loss-diverges",
+        "loss-spikes",
+    )
+)
 def exploding_gradients(
     flow: GradientFlow,
     *,

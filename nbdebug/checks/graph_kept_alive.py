@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.evidence import Loop
+from nbdebug.evidence import LoopFacts
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
 
@@ -13,11 +13,12 @@ __all__ = ["graph_kept_alive"]
 
 @check
 def graph_kept_alive(
-    loop: Loop, *, spare: int = 2
+    loop: LoopFacts, *, spare: int = 2
 ) -> Iterator[Finding]:  # the newest graph and one behind it are usual
     """The training step keeps the graphs of old batches alive, so memory grows with every step.
 
-    nbdebug marks the graph of each call of your training step and counts which marks are still alive at the end.
+    nbdebug marks the graph of each call of your training step, or of each step of a loop that it watches, and counts
+    which marks are still alive at the end.
 
     Why it matters: `total += loss` keeps the whole graph of every batch, with all its activations, until the memory is
     full. It looks like a leak, or like a batch that is too large.
@@ -25,12 +26,12 @@ def graph_kept_alive(
     What to try: keep numbers, not tensors: `total += loss.item()`, or `loss.detach()` where it must not wait.
     """
     loop.require()
-    if loop.graphs_alive >= len(loop.calls) - 1 and loop.graphs_alive > spare:
+    if loop.graphs_alive >= loop.count - 1 and loop.graphs_alive > spare:
         yield Finding(
-            f"After {len(loop.calls)} calls of your training step {loop.graphs_alive} of their graphs are still alive.",
-            where="train_step",
+            f"After {loop.count} {loop.unit} {loop.graphs_alive} of their graphs are still alive.",
+            where=loop.place,
             evidence={
-                "calls": len(loop.calls),
+                "looked at": loop.count,
                 "graphs alive": loop.graphs_alive,
                 "threshold": spare,
                 "source": "counted",

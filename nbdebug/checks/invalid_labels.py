@@ -14,7 +14,7 @@ from nbdebug.registry import check
 __all__ = ["invalid_labels"]
 
 
-@check(explains=("forward-fails", "non-finite-forward", "batch-not-memorised"))
+@check(explains=("forward-fails", "non-finite-forward", "batch-not-memorised", "loss-spikes"))
 def invalid_labels(
     sweep: LoaderSweep,
     labels: LabelTrials,

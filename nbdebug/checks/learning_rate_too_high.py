@@ -13,7 +13,7 @@ from nbdebug.registry import check
 __all__ = ["learning_rate_too_high"]
 
 
-@check(explains=("batch-not-memorised",))
+@check(explains=("batch-not-memorised", "non-finite-loss", "loss-diverges", "loss-spikes", "predictions-unstable"))
 def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
     """The learning rate is too high: training fails with it and works with a lower one.
 

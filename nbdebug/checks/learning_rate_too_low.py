@@ -14,7 +14,7 @@ from nbdebug.registry import check
 __all__ = ["learning_rate_too_low"]
 
 
-@check(explains=("batch-not-memorised", "update-ratio-off"))
+@check(explains=("batch-not-memorised", "update-ratio-off", "loss-flat", "give-it-time"))
 def learning_rate_too_low(
     trials: RateTrials,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.evidence import ShortRun
+from nbdebug.evidence import Pace
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
@@ -14,14 +14,15 @@ __all__ = ["loading_bottleneck"]
 
 @check
 def loading_bottleneck(
-    run: ShortRun,
+    run: Pace,
     *,
     share: float = 0.8,
     seconds: float = 0.1,  # a batch that comes sooner is not worth a process
 ) -> Iterator[Finding]:
     """Training waits for the loader most of the time.
 
-    nbdebug times drawing a batch in one process, divides by the number of workers, and compares with a training step.
+    nbdebug times drawing a batch in one process, divides by the number of workers, and compares with a training step;
+    in a training that it watches it times what passes between a step and the next forward pass.
 
     Why it matters: a faster model or machine does not help; the time is spent on reading and transforming.
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
-from nbdebug.errors import NotApplicable
-from nbdebug.evidence import LoaderSweep
-from nbdebug.finding import Finding, Remedy
+from nbdebug.evidence import BatchRepeats
+from nbdebug.finding import Finding, Remedy, Severity
 from nbdebug.registry import check
 
 __all__ = ["repeated_batches"]
@@ -16,14 +13,15 @@ __all__ = ["repeated_batches"]
 
 @check(explains=("duplicate-samples", "samples-dropped"))
 def repeated_batches(
-    sweep: LoaderSweep,
+    repeats: BatchRepeats,
     *,
     share: float = 0.1,  # of the batches that are copies of another one
-    least: int = 4,  # different samples; fewer may meet again by chance
+    in_a_row: int = 10,  # steps on one batch, where others come as well
 ) -> Iterator[Finding]:
     """The loader gives the same batch again and again.
 
-    nbdebug draws the first batches in the loader's own order and compares the digests of their samples.
+    nbdebug draws the first batches in the loader's own order and compares the digests of their samples; in a training
+    that it watches it tells batches apart by a sample of their values. That every epoch brings them again is fine.
 
     Why it matters: the model trains on a handful of samples and learns them by heart, while the loop seems to go over
     the whole data set. It happens when an index is computed from the wrong counter, a stream is opened anew for every
@@ -31,28 +29,25 @@ def repeated_batches(
 
     What to try: print the indices that the sampler yields; look for `next(iter(loader))` inside of the loop.
     """
-    sweep.require()
-    look = sweep.ordered
-    keys = [key for key, distinct in zip(look.batch_keys, look.distinct, strict=True) if distinct >= least]
-    if len(look.sizes) == 1 and look.complete:
-        raise NotApplicable("the loader gives one batch only")
-    if len(keys) < 3:
-        raise NotApplicable(f"{len(keys)} batches of at least {least} different samples: too few to compare")
-    copies = len(keys) - len(set(keys))
-    if copies <= share * len(keys):
+    copies = repeats.seen - repeats.distinct
+    if copies <= share * repeats.seen:
         return
-    at_once = sum(a == b for a, b in pairwise(keys))
-    alarming = at_once > 0 or len(set(keys)) <= 2 or look.complete
-    most = Counter(keys).most_common(1)[0][1]
+    if repeats.one_pass:
+        severity: Severity = "bug" if repeats.in_a_row > 1 or repeats.distinct <= 2 or repeats.complete else "note"
+    elif repeats.distinct == 1 or repeats.in_a_row >= in_a_row:
+        severity = "note" if repeats.distinct == 1 else "suspect"  # training on the whole data at once is legitimate
+    else:
+        return
     yield Finding(
-        f"{copies} of the first {len(keys)} batches are copies of another one; one batch came {most} times, and only "
-        f"{len(set(keys))} are different.",
+        f"{copies} of the first {repeats.seen} {repeats.unit} are copies of another one; one batch came {repeats.most} "
+        f"times, {repeats.in_a_row} of them in a row, and only {repeats.distinct} "
+        f"{'is' if repeats.distinct == 1 else 'are'} different.",
         where="loader",
-        severity="bug" if alarming else "note",
+        severity=severity,
         evidence={
-            "batches": len(keys),
-            "different batches": len(set(keys)),
-            "times that one follows itself": at_once,
+            "batches": repeats.seen,
+            "different batches": repeats.distinct,
+            "in a row": repeats.in_a_row,
             "threshold": share,
             "source": "37 reasons, 1",
         },

@@ -15,7 +15,7 @@ from nbdebug.registry import check
 __all__ = ["single_class_batches"]
 
 
-@check(explains=("batchnorm-misused",))
+@check(explains=("batchnorm-misused", "loss-spikes", "predictions-unstable"))
 def single_class_batches(
     sweep: LoaderSweep,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.evidence import Loop
+from nbdebug.evidence import LoopFacts
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
@@ -13,57 +13,55 @@ __all__ = ["step_never_taken"]
 LOOP = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\noptimizer.step()"
 
 
-@check(explains=("batch-not-memorised",))
-def step_never_taken(loop: Loop) -> Iterator[Finding]:
+@check(explains=("batch-not-memorised", "loss-flat"))
+def step_never_taken(loop: LoopFacts) -> Iterator[Finding]:
     """The training step does not train: backward or step is missing, or they stand in the wrong order.
 
-    nbdebug calls your training step on a copy and watches forward, backward, the optimizer's step and the weights.
+    nbdebug calls your training step on a copy, or watches your own loop: forward, backward, the optimizer's step and
+    the weights.
 
     Why it matters: the loop runs, the loss is printed, and nothing is ever learned.
 
     What to try: zero the gradients, run forward, compute the loss, call backward on it, then step, in this order.
     """
-    calls = loop.calls
     if loop.error:
         yield _fails(loop)
         return
-    backwards, steps = sum(c.backwards for c in calls), sum(c.steps for c in calls)
-    moved = sum(c.change > 0 for c in calls)
-    reason = ""
-    if not backwards:
-        reason = "loss.backward() is never called, so there are no gradients"
-    elif not steps:
-        reason = "optimizer.step() is never called"
-    elif all(c.step_without_gradient for c in calls if c.steps):
-        reason = (
-            "each step finds no gradients: zero_grad stands between backward and step, or step comes before backward"
-        )
-    elif not moved:
-        reason = "the optimizer steps, but no parameter that it holds changes"
-    elif calls[0].step_without_gradient and calls[0].backwards and all(c.steps == 1 == c.backwards for c in calls):
-        reason = "step comes before backward, so each step uses the gradients of the batch before"
+    reason = _reason(loop)
     if reason:
         yield Finding(
-            f"In {len(calls)} calls of your training step, {reason} ({backwards} backward passes, {steps} steps, "
-            f"weights changed {moved} times).",
-            where="train_step",
+            f"In {loop.count} {loop.unit}, {reason} ({loop.backwards} backward passes, {loop.steps} steps, weights "
+            f"changed {loop.moved} times).",
+            where=loop.place,
             evidence={
-                "calls": len(calls),
-                "backward passes": backwards,
-                "steps": steps,
-                "calls that changed weights": moved,
+                "looked at": loop.count,
+                "backward passes": loop.backwards,
+                "steps": loop.steps,
+                "changes of the weights": loop.moved,
                 "source": "what the loop did",
             },
             remedies=(Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),),
         )
 
 
-def _fails(loop: Loop) -> Finding:
+def _fails(loop: LoopFacts) -> Finding:
     order = " It steps before the backward pass, which needs the weights as they were." if loop.stepped_first else ""
     return Finding(
-        f"Your training step fails in call {len(loop.calls) + 1}, though the model and its loss run without it: "
+        f"Your training step fails in call {loop.count + 1}, though the model and its loss run without it: "
         f"{loop.error.split('. ')[0].rstrip('.')}.{order}",
         where="train_step",
-        evidence={"calls that went through": len(loop.calls), "error": loop.error, "source": "an exception"},
+        evidence={"calls that went through": loop.count, "error": loop.error, "source": "an exception"},
         remedies=(Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),),
     )
+
+
+def _reason(loop: LoopFacts) -> str:
+    if not loop.backwards:
+        return "loss.backward() is never called, so there are no gradients"
+    if not loop.steps:
+        return "optimizer.step() is never called"
+    if loop.idle >= loop.steps:
+        return "each step finds no gradients: zero_grad stands between backward and step, or step comes before backward"
+    if not loop.moved:
+        return "the optimizer steps, but no parameter that it holds changes"
+    return "step comes before backward, so each step uses the gradients of the batch before" if loop.late else ""

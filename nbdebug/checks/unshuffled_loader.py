@@ -19,7 +19,7 @@ SHUFFLE = Remedy("Shuffle the training data.", "DataLoader(…, shuffle=True)", 
 SOURCE = "37 reasons, 7; a runs test on the order of the labels"
 
 
-@check(explains=("single-class-batches", "constant-targets"))
+@check(explains=("single-class-batches", "constant-targets", "loss-spikes", "predictions-unstable"))
 def unshuffled_loader(
     sweep: LoaderSweep,
     order: EpochOrder | None,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import ShortRun
+from nbdebug.evidence import UpdateRatios
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
@@ -14,17 +14,26 @@ from nbdebug.registry import check
 __all__ = ["update_ratio_off"]
 
 
-@check(explains=("batch-not-memorised",))
+@check(
+    explains=(
+        "batch-not-memorised",
+        "non-finite-loss",
+        "loss-diverges",
+        "loss-spikes",
+        "weights-growing",
+        "predictions-unstable",
+    )
+)
 def update_ratio_off(
-    run: ShortRun,
+    run: UpdateRatios,
     *,
     too_large: float = 0.3,  # TheDeepChecker: 1e-1; three times that, and only while nothing is learned
     too_small: float = 1e-6,  # TheDeepChecker: 1e-4; small ones are legitimate in fine-tuning
 ) -> Iterator[Finding]:
     """The steps are out of proportion to the weights.
 
-    nbdebug trains a copy for a short while and measures, for each weight matrix, how much one step changes it. Biases,
-    norms and the first steps are left out.
+    nbdebug trains a copy for a short while, or watches your own training, and measures for each weight matrix how much
+    one step changes it. Biases, norms and the first steps are left out.
 
     Why it matters: a healthy step changes a weight by about a thousandth. Far more overwrites what was learned, far
     less learns nothing.

@@ -13,7 +13,7 @@ from nbdebug.registry import check
 __all__ = ["vanishing_gradients"]
 
 
-@check(explains=("batch-not-memorised", "untrained-parameters", "activations-off-scale"))
+@check(explains=("batch-not-memorised", "untrained-parameters", "activations-off-scale", "loss-flat"))
 def vanishing_gradients(
     flow: GradientFlow,
     *,

@@ -33,7 +33,15 @@ WATCH = Stage(
             "live",
             "How does the real training go?",
             "Some illnesses come only after hours: spikes, weights that grow, units that die on the way.",
+            ("non-finite-loss", "loss-diverges", "loss-spikes", "loss-flat", "give-it-time"),
             instruments=("watch",),
+        ),
+        Step(
+            "rest",
+            "Do weights and answers come to rest?",
+            "A model that learns settles; one that keeps turning over forgets as much as it learns.",
+            ("weights-growing", "predictions-unstable"),
+            instruments=("follow_predictions",),
         ),
         Step(
             "inside",

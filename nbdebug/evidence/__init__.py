@@ -18,5 +18,6 @@ from nbdebug.evidence.practice import *  # noqa: F403
 from nbdebug.evidence.readings import *  # noqa: F403
 from nbdebug.evidence.recording import *  # noqa: F403
 from nbdebug.evidence.relations import *  # noqa: F403
+from nbdebug.evidence.run import *  # noqa: F403
 from nbdebug.evidence.tensors import *  # noqa: F403
 from nbdebug.evidence.weights import *  # noqa: F403

@@ -9,7 +9,7 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable
 
-__all__ = ["LoaderSweep", "OrderedLook", "PartFacts", "SampleFailure"]
+__all__ = ["BatchRepeats", "LoaderSweep", "OrderedLook", "PartFacts", "SampleFailure"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,23 @@ class OrderedLook:
     distinct: tuple[int, ...] = ()  # different samples in each batch
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     complete: bool = False  # the loader ended by itself
+
+
+@dataclass(frozen=True)
+class BatchRepeats:
+    """How often the same batch came again: in the loader's first batches, or in the steps of a real training.
+
+    `in_a_row` is how many times in a row one batch came at most; `one_pass` says that no batch is due a second time,
+    as it is in a second epoch.
+    """
+
+    unit: str
+    seen: int
+    distinct: int
+    most: int
+    in_a_row: int
+    one_pass: bool
+    complete: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
 
 __all__ = [
     "DropoutShares",
@@ -17,6 +22,7 @@ __all__ = [
     "Trend",
     "UnitActivity",
     "UnitFacts",
+    "trend_of",
 ]
 
 
@@ -42,11 +48,12 @@ class UnitFacts:
 
 @dataclass(frozen=True)
 class UnitActivity:
-    """The units of all layers that have an activation."""
+    """The units of all layers that have an activation, over so many samples, or looks at a real training."""
 
     layers: tuple[UnitFacts, ...]
     samples: int
     all_seen: bool
+    unit: str = "samples"
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,18 @@ class Trend:
     order: float
     layers: int
     largest: float  # the share of the whole change that the largest single step makes
+
+
+def trend_of(values: Sequence[float]) -> Trend | None:
+    """Describe how a quantity changes over layers; values that are zero or not finite are left out."""
+    logs = [math.log(value) for value in values if 0 < value < math.inf]
+    if len(logs) < 3:
+        return None
+    ranks = np.argsort(np.argsort(logs, kind="stable"), kind="stable")
+    order = float(np.corrcoef(np.arange(len(logs)), ranks)[0, 1])
+    change = logs[-1] - logs[0]
+    steps = [(b - a) / change if change else 0.0 for a, b in pairwise(logs)]
+    return Trend(math.exp(min(change, 700.0)), math.exp(change / (len(logs) - 1)), order, len(logs), max(steps))
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,15 @@ __all__ = [
     "Curve",
     "Fit",
     "Loop",
+    "LoopFacts",
     "LoopStep",
     "OptimizerFacts",
     "Overfit",
+    "Pace",
     "RateTrials",
     "Schedule",
     "ShortRun",
+    "UpdateRatios",
 ]
 
 
@@ -150,6 +153,24 @@ class ShortRun:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """Where the time of a step goes: waiting for the batch, and training on it; `workers` load side by side."""
+
+    loading_seconds: float
+    training_seconds: float
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class UpdateRatios:
+    """|change in one step| / |weight| for each weight matrix, and the loss before and after those steps."""
+
+    ratios: tuple[tuple[str, float], ...]
+    loss_before: float
+    loss_after: float
+
+
+@dataclass(frozen=True)
 class LoopStep:
     """What one call of the user's training step did.
 
@@ -179,6 +200,37 @@ class Loop:
     graphs_alive: int  # graphs of the calls that something still holds after the last one
     error: str = ""
     stepped_first: bool = False  # in the call that failed, the optimizer stepped before any gradient came
+
+    def require(self) -> None:
+        """Refuse to judge a step that does not run."""
+        if self.error:
+            raise NotApplicable("your training step fails; see step-never-taken")
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """What the calls of a training step, or the steps of a loop that was watched, did altogether.
+
+    `place` is what to call the loop, and `unit` what was counted. Of `judged` steps that could be looked at, `dirty`
+    began with gradients of an earlier step, of norm `leftover` where it is known. `idle` steps found no gradient.
+    `late` says that each step uses the gradients of the batch before.
+    """
+
+    place: str
+    unit: str
+    count: int
+    backwards: int
+    steps: int
+    idle: int
+    moved: int
+    dirty: int
+    judged: int
+    leftover: float
+    graphs_alive: int
+    late: bool = False
+    used_norms: tuple[float, ...] = ()
+    error: str = ""
+    stepped_first: bool = False
 
     def require(self) -> None:
         """Refuse to judge a step that does not run."""

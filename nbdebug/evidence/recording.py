@@ -160,6 +160,7 @@ class StepTally:
     steps_in_eval_mode: int = 0
     first_step_in_eval_mode: int | None = None
     eval_modules: tuple[str, ...] = ()  # in eval mode while the model trains
+    mode_modules: tuple[str, ...] = ()  # that behave differently in training and in eval mode
     graphs_alive: int = 0
     clipped_steps: int = 0
     norms_compared: int = 0

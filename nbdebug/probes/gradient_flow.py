@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from itertools import pairwise
-
 import torch
 from torch import nn
 
 from nbdebug.control import Control
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import GradientFlow, LayerFlow, TimeFlow, Trend, TrialRun
+from nbdebug.evidence import GradientFlow, LayerFlow, TimeFlow, TrialRun, trend_of
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
@@ -54,18 +50,6 @@ def gradient_flow(twin: Twin, trial: TrialRun, control: Control) -> GradientFlow
         gradient=trend_of([layer.gradient for layer in reversed(layers)]),
         optimizer="Adam" if twin.owns_optimizer else type(twin.optimizer).__name__,
     )
-
-
-def trend_of(values: Sequence[float]) -> Trend | None:
-    """Describe how a quantity changes over layers; values that are zero or not finite are left out."""
-    logs = [math.log(value) for value in values if 0 < value < math.inf]
-    if len(logs) < 3:
-        return None
-    ranks = torch.tensor(logs).argsort().argsort().double()
-    order = float(torch.corrcoef(torch.stack([torch.arange(len(logs)).double(), ranks]))[0, 1])
-    change = logs[-1] - logs[0]
-    steps = [(b - a) / change if change else 0.0 for a, b in pairwise(logs)]
-    return Trend(math.exp(min(change, 700.0)), math.exp(change / (len(logs) - 1)), order, len(logs), max(steps))
 
 
 def _measure(twin: Twin, batch: Batch) -> Measured:

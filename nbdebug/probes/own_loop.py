@@ -11,14 +11,14 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import NbdebugError, NotApplicable
-from nbdebug.evidence import Loop, LoopStep, TrialRun
+from nbdebug.evidence import Loop, LoopFacts, LoopStep, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
 from nbdebug.twin.taps import tensors_in
 
-__all__ = ["own_loop"]
+__all__ = ["loop_facts", "own_loop"]
 
 CALLS = 6
 SCALED = 100.0  # a gradient that shrinks so much before the step is compared with that of the plain loss
@@ -49,6 +49,31 @@ def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
     changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
     alive = notes.graphs_alive() if not error else 0
     return Loop(tuple(calls), max(changed, default=0.0), alive, error, bool(notes.steps) and not notes.came)
+
+
+@probe
+def loop_facts(loop: Loop) -> LoopFacts:
+    """Count what the calls of the training step did."""
+    calls = loop.calls
+    dirty = [call for call in calls if call.leftover > 0]
+    alike = all(call.steps == 1 == call.backwards for call in calls)
+    return LoopFacts(
+        place="train_step",
+        unit="calls of your training step",
+        count=len(calls),
+        backwards=sum(call.backwards for call in calls),
+        steps=sum(call.steps for call in calls),
+        idle=sum(call.steps for call in calls if call.step_without_gradient),
+        moved=sum(call.change > 0 for call in calls),
+        dirty=len(dirty),
+        judged=len(calls),
+        leftover=dirty[-1].leftover if dirty else 0.0,
+        graphs_alive=loop.graphs_alive,
+        late=bool(calls) and calls[0].step_without_gradient and calls[0].backwards > 0 and alike,
+        used_norms=tuple(call.used_norm for call in calls),
+        error=loop.error,
+        stepped_first=loop.stepped_first,
+    )
 
 
 class _Token:

@@ -9,14 +9,14 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import ShortRun, TrialRun
+from nbdebug.evidence import Pace, ShortRun, TrialRun, UpdateRatios
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
 from nbdebug.twin.training import fit_of, judge
 
-__all__ = ["short_run"]
+__all__ = ["pace", "short_run", "update_ratios"]
 
 STEPS = 60
 SECONDS = 15.0
@@ -50,6 +50,18 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
         workers=int(getattr(loader, "num_workers", 0)),
         ratios=ratios,
     )
+
+
+@probe
+def pace(run: ShortRun) -> Pace:
+    """Say where the time of a step goes."""
+    return Pace(run.loading_seconds, run.training_seconds, run.workers)
+
+
+@probe
+def update_ratios(run: ShortRun) -> UpdateRatios:
+    """Say how much a step changes each weight matrix."""
+    return UpdateRatios(run.ratios, run.loss_before, run.loss_after)
 
 
 def _timed_draw(twin: Twin) -> tuple[float, list[object]]:

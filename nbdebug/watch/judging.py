@@ -50,6 +50,9 @@ class RecordingSession(Session):
         super().__init__(cast("Subject", None), thresholds=thresholds)
         self._evidence[Recording] = recording
 
+    def _source(self, kind: type) -> ProbeSpec | None:
+        return self.registry.reader_for(kind)
+
     def _experiment(self, spec: ProbeSpec) -> Any:
         """Work evidence out from the recording alone."""
         if not _reads_recording(spec, self.registry):
@@ -82,5 +85,5 @@ def _reads_recording(spec: CheckSpec | ProbeSpec, known: Registry) -> bool:
 def _leads_to_recording(kind: type, known: Registry) -> bool:
     if kind is Recording:
         return True
-    source = known.probe_for(kind)
+    source = known.reader_for(kind)
     return source is not None and _reads_recording(source, known)

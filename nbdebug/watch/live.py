@@ -152,6 +152,11 @@ class Live(Run):
         return self._recorder.is_running
 
     @property
+    def roots(self) -> list[torch.nn.Module]:
+        """The models that are watched."""
+        return list(self._recorder.target.roots.values())
+
+    @property
     def step(self) -> int:
         """How many optimizer steps were seen."""
         return self._recorder.steps.step

@@ -58,6 +58,7 @@ def _tally(recorder: Recorder) -> StepTally:
         steps_in_eval_mode=recorder.eval_steps,
         first_step_in_eval_mode=recorder.first_eval_step,
         eval_modules=recorder.target.modules_in_eval_mode(),
+        mode_modules=recorder.target.modules_that_obey_the_mode(),
         graphs_alive=passes.graphs[0],
         clipped_steps=recorder.store.clipped,
         norms_compared=recorder.store.compared,

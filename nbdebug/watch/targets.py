@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput
+from nbdebug.subject.provenance import methods_of, names_used
 
 __all__ = ["Target", "target_of"]
 
@@ -46,6 +47,25 @@ class Target:
             for path, module in root.named_modules()
             if not module.training
         )
+
+    def modules_that_obey_the_mode(self) -> tuple[str, ...]:
+        """The modules that behave differently in the two modes: by their class, their dropout or their own forward."""
+        return tuple(
+            _path(prefix, path)
+            for prefix, root in self.roots.items()
+            for path, module in root.named_modules()
+            if _obeys_mode(module)
+        )
+
+
+def _obeys_mode(module: nn.Module) -> bool:
+    rate = getattr(module, "p", None) if isinstance(module, nn.modules.dropout._DropoutNd) else None
+    rate = getattr(module, "dropout", rate) if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) else rate
+    if isinstance(rate, (int, float)):
+        return rate > 0
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.track_running_stats
+    return any("training" in names_used(method.__code__) for _, method in methods_of(type(module)))
 
 
 def target_of(model: Any, optimizer: Any, layers: Any) -> Target:

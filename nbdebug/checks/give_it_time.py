@@ -1,0 +1,49 @@
+"""A training that is not over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import LossCourse
+from nbdebug.exhibit import Lines
+from nbdebug.finding import Finding
+from nbdebug.registry import check
+
+__all__ = ["give_it_time"]
+
+
+@check
+def give_it_time(
+    course: LossCourse,
+    *,
+    least: int = 100,  # steps
+    fall: float = 0.05,  # from the third to the fourth quarter; TheDeepChecker: 5 %
+    sigmas: float = 4.0,
+) -> Iterator[Finding]:
+    """The loss is still falling: the training is not over.
+
+    nbdebug watches your training and compares its third quarter with its last.
+
+    Why it matters: what looks like a bad model may be a good one that was stopped too soon.
+
+    What to try: train on, with the same settings, until the last quarter brings nothing more; then judge.
+    """
+    if course.count < least:
+        raise NotApplicable(f"{course.count} steps were recorded; {least} are needed")
+    gain = course.before - course.later
+    if gain > fall * abs(course.before) and gain > sigmas * course.later_error:
+        yield Finding(
+            f"The loss is still falling: {course.before:.3g} in the third quarter of {course.count} steps, "
+            f"{course.later:.3g} in the last.",
+            where="loss",
+            severity="note",
+            evidence={
+                "third quarter": course.before,
+                "last quarter": course.later,
+                "standard error": course.later_error,
+                "threshold": fall,
+                "source": "37 reasons, 31",
+            },
+            exhibit=Lines.of_steps("loss", course.steps, course.values, "Loss"),
+        )

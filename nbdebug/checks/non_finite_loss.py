@@ -1,0 +1,48 @@
+"""A loss that stopped to be a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.evidence import FirstBadValue
+from nbdebug.finding import Finding, Remedy
+from nbdebug.registry import check
+
+__all__ = ["non_finite_loss"]
+
+
+@check(explains=("loss-flat", "loss-diverges", "loss-spikes", "weights-growing"))
+def non_finite_loss(values: FirstBadValue) -> Iterator[Finding]:
+    """The loss of the training became NaN or infinite.
+
+    nbdebug watches your training and notes the first step at which the loss is not finite, and the first module whose
+    output, or the first parameter whose gradient, is not finite.
+
+    Why it matters: one step with such a loss makes every weight NaN, and nothing brings them back.
+
+    What to try: go back to a checkpoint from before this step; look at the batch of this step, lower the learning rate,
+    clip the gradient, and keep logarithms, roots and divisions away from zero.
+    """
+    if values.step is None:
+        return
+    place = ""
+    if values.where:
+        name = f"{values.where} ({values.module})" if values.module else values.where
+        place = f" The first place that shows it is the {values.what} of {name}, at step {values.where_step}."
+    yield Finding(
+        f"The loss is not finite from step {values.step} on ({values.count} times in {values.steps} steps).{place}",
+        where=values.where or "loss",
+        evidence={
+            "first step": values.step,
+            "steps with such a loss": values.count,
+            "share of the module's values": values.share,
+            "threshold": 0,
+            "source": "37 reasons, 37",
+        },
+        remedies=(
+            Remedy(
+                "Stop at the module that makes it.", 'nbdebug.tap(model, "**").break_when(lambda v: v.isnan().any())'
+            ),
+            Remedy("Clip the gradient.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        ),
+    )

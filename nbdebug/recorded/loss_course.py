@@ -1,0 +1,101 @@
+"""How did the loss go?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import LossCourse, Recording, Series
+from nbdebug.recorded.weights import median_update
+from nbdebug.registry import recorded
+
+__all__ = ["loss_course"]
+
+LEAST = 20  # steps; fewer say nothing about a course
+AROUND = 7  # steps on either side that a spike is compared with
+SPIKE = 10.0  # scatters above its surroundings
+UNDONE = 0.5  # share of the progress, or of the first loss, that a spike has to undo
+AFTER = 3  # steps after a spike at which it has to show
+BLOCKS = 8
+
+
+@recorded
+def loss_course(recording: Recording) -> LossCourse:
+    """Describe the loss by its level at the beginning, at the end and at best, by its scatter and by its spikes."""
+    loss = recording.loss.finite
+    if len(loss) < LEAST:
+        raise NotApplicable(f"the loss of {len(loss)} steps is known; {LEAST} are needed to speak of a course")
+    values, counts = loss.values.astype(float), loss.counts.astype(float)
+    tenth = max(5, len(values) // 10)
+    start, start_error = _level(values[:tenth], counts[:tenth])
+    now, now_error = _level(values[-tenth:], counts[-tenth:])
+    middle, quarter = len(values) // 2, len(values) // 4
+    before, before_error = _level(values[middle : middle + quarter], counts[middle : middle + quarter])
+    later, later_error = _level(values[-quarter:], counts[-quarter:])
+    levels = np.convolve(values, np.ones(tenth) / tenth, "valid")
+    noise = _scatter(loss.exact)
+    spikes, lasting = _spikes(loss.exact, start, noise)
+    return LossCourse(
+        count=loss.measured,
+        start=start,
+        start_error=start_error,
+        now=now,
+        now_error=now_error,
+        now_low=float(np.quantile(values[-tenth:], 0.2)),
+        best=float(levels.min()),
+        best_step=int(loss.steps[int(levels.argmin()) + tenth - 1]),
+        before=before,
+        later=later,
+        later_error=math.hypot(before_error, later_error),
+        noise=noise,
+        spikes=spikes,
+        lasting=lasting,
+        looked_for_spikes=len(loss.exact),
+        warming_up=_warms_up(recording),
+        others=len(recording.tally.other_optimizers),
+        moved=median_update(recording),
+        steps=loss.steps,
+        values=values,
+    )
+
+
+def _level(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
+    """Give the mean and its standard error from the means of a few blocks, because neighbours resemble each other."""
+    mean = float(np.average(values, weights=counts))
+    blocks = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+    return mean, float(blocks.std(ddof=1) / math.sqrt(len(blocks))) if len(blocks) > 1 else math.inf
+
+
+def _scatter(loss: Series) -> float:
+    """Give the scatter of single steps, from the differences of neighbours and without regard to outliers."""
+    if len(loss) < 3:
+        return math.nan
+    return float(1.4826 * np.median(np.abs(np.diff(loss.values))) / math.sqrt(2))
+
+
+def _spikes(loss: Series, start: float, noise: float) -> tuple[tuple[tuple[int, float, float], ...], int]:
+    """Find steps at which the loss leaves its surroundings; a run of such steps is one spike."""
+    found, lasting, values = [], 0, loss.values
+    last = -AROUND
+    for index in range(AROUND, len(values)):
+        around = float(np.median(values[max(0, index - 2 * AROUND) : index]))
+        height = values[index] - around
+        limit = max(SPIKE * noise, UNDONE * max(start - around, 0.0), UNDONE * abs(start))
+        if height <= limit or index - last < AROUND:
+            continue
+        last = index
+        found.append((int(loss.steps[index]), float(values[index]), around))
+        rest = values[index + 1 : index + 1 + AFTER]
+        lasting += bool(len(rest) and rest.mean() > around + 3 * noise)
+    return tuple(found), lasting
+
+
+def _warms_up(recording: Recording) -> bool:
+    """Whether the learning rate was still rising at the end."""
+    for rate in recording.rates.values():
+        known = rate.finite.values
+        if len(known) > 1 and known[-1] >= known.max() > 1.05 * known[: max(1, len(known) // 2)].max():
+            return True
+    return False

@@ -1,0 +1,101 @@
+"""How weights, gradients and updates went, parameter by parameter."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import (
+    GradientFlow,
+    LayerFlow,
+    ParameterSeries,
+    Recording,
+    Series,
+    UpdateRatios,
+    WeightGrowth,
+)
+from nbdebug.evidence.layers import trend_of
+from nbdebug.registry import recorded
+
+__all__ = ["gradient_flow_recorded", "median_update", "update_ratios_recorded", "weight_growth"]
+
+LOOKS = 8  # measurements of a parameter; fewer are no course
+USUAL = 0.3  # norm of a row at the beginning; PyTorch's own initialisation gives 0.58
+SETTLING = 0.1  # share of the looks at the beginning that are left out, because Adam's first steps are large
+
+
+@recorded
+def weight_growth(recording: Recording) -> WeightGrowth:
+    """Compare the norm of every weight matrix at the beginning and at the end."""
+    found = []
+    for parameter in _matrices(recording):
+        weight = parameter.weight.finite
+        if len(weight) < LOOKS or not weight.values[0] > 0:
+            continue
+        first, last = float(weight.values[0]), float(weight.values[-1])
+        recent = last / float(weight.values[-max(1, len(weight) // 4)])
+        found.append((parameter.name, first, last, recent, USUAL * math.sqrt(parameter.shape[0])))
+    if not found:
+        raise NotApplicable(f"no weight matrix was measured {LOOKS} times")
+    return WeightGrowth(tuple(found), recording.steps, max(len(p.weight) for p in _matrices(recording)))
+
+
+@recorded
+def update_ratios_recorded(recording: Recording) -> UpdateRatios:
+    """Give the median update of every weight matrix, and the loss at both ends."""
+    loss = recording.loss.finite
+    if len(loss) < LOOKS:
+        raise NotApplicable("the loss is not known, so that nothing can be said about what the steps achieve")
+    ratios = [(p.name, _settled(p.update)) for p in _matrices(recording) if len(p.update) >= LOOKS]
+    tenth = max(3, len(loss) // 10)
+    return UpdateRatios(tuple(ratios), float(loss.values[:tenth].mean()), float(loss.values[-tenth:].mean()))
+
+
+@recorded
+def gradient_flow_recorded(recording: Recording) -> GradientFlow:
+    """Estimate the gradient at every layer with weights, in the order of the model.
+
+    The gradient of a weight is that at the output times what came in, so that the size of what came in is divided out.
+    """
+    layers, given = [], _sizes_of_inputs(recording)
+    for parameter in _matrices(recording):
+        if len(parameter.gradient.finite) >= LOOKS:
+            norm = float(np.median(parameter.gradient.finite.values))
+            mean = norm / math.sqrt(math.prod(parameter.shape))  # of one element, so that wide layers compare
+            at_output = mean / given.get(parameter.layer or "model", 1.0)
+            layers.append(LayerFlow(parameter.layer or "model", math.nan, at_output, mean, _settled(parameter.update)))
+    if not layers:
+        raise NotApplicable(f"the gradient of no weight matrix was measured {LOOKS} times")
+    gradient = trend_of([layer.gradient for layer in reversed(layers)])
+    return GradientFlow(tuple(layers), (), None, gradient, recording.optimizer)
+
+
+def _sizes_of_inputs(recording: Recording) -> dict[str, float]:
+    """Give for each layer the size of what the layer before it gave; for the first, whose input nobody saw, one."""
+    sizes, before = {}, 1.0
+    for path, layer in recording.layers.items():
+        if any(other.startswith(f"{path}.") for other in recording.layers):
+            continue  # a block, whose parts follow
+        sizes[path] = before
+        size = math.hypot(_settled(layer.mean), _settled(layer.std))
+        before = size if 0 < size < math.inf else 1.0
+    return sizes
+
+
+def median_update(recording: Recording) -> float:
+    """Give the median over the matrices of their median update; NaN where none was measured."""
+    known = [_settled(p.update) for p in _matrices(recording) if len(p.update)]
+    known = [value for value in known if math.isfinite(value)]
+    return float(np.median(known)) if known else math.nan
+
+
+def _settled(series: Series) -> float:
+    values = series.finite.values
+    values = values[int(SETTLING * len(values)) :]
+    return float(np.median(values)) if len(values) else math.nan
+
+
+def _matrices(recording: Recording) -> list[ParameterSeries]:
+    return [parameter for parameter in recording.parameters.values() if parameter.is_matrix]
