@@ -43,11 +43,18 @@ def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | N
     )
 
 
+class _Nobody:
+    """Stands where a session has the user's things: a recording has none, and nothing can be touched."""
+
+    def live_parts(self) -> tuple[Any, ...]:
+        return ()
+
+
 class RecordingSession(Session):
     """A session whose only source is a recording: what needs the model itself is skipped, with the reason."""
 
     def __init__(self, recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        super().__init__(cast("Subject", None), thresholds=thresholds)
+        super().__init__(cast("Subject", _Nobody()), thresholds=thresholds)
         self._evidence[Recording] = recording
 
     def _source(self, kind: type) -> ProbeSpec | None:
