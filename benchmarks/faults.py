@@ -203,6 +203,8 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="leave out what the file of --json already holds")
     parser.add_argument("--read", type=Path, nargs="+", help="run nothing: make the tables from what --json wrote")
     parser.add_argument("--markdown", type=Path, help="write the tables here")
+    parser.add_argument("--trials", type=Path, nargs="+", default=[], help="files of --json: blind trials to show too")
+    parser.add_argument("--peers", type=Path, help="what `benchmarks.peers --summary` wrote, to show too")
     options = parser.parse_args(arguments)
     if options.quick:
         options.each, options.seeds = 1, 1
@@ -248,7 +250,9 @@ def main(arguments: list[str]) -> int:
         outcomes = read([options.json])
     print(as_text(outcomes))
     if options.markdown:
-        options.markdown.write_text(as_markdown(outcomes))
+        peers = json.loads(options.peers.read_text()) if options.peers else None
+        trials = [read([path]) for path in options.trials]
+        options.markdown.write_text(as_markdown(outcomes, trials, peers))
     return 0
 
 

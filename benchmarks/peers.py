@@ -19,6 +19,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import sys
 import time
 import warnings
@@ -32,6 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from benchmarks.peers_said import PEERS
+from benchmarks.tables import peers_table
 from tests.clinic import all_healthy
 from tests.mutants import all_mutants
 
@@ -116,18 +118,23 @@ def _row(peer: str, group: str, fault: str, host: str, words: set[str], seconds:
     return {"peer": peer, "group": group, "fault": fault, "host": host, "said": sorted(words), "seconds": seconds}
 
 
-def table(found: list[dict[str, Any]]) -> str:
-    """Give the table as Markdown."""
-    lines = ["| tool | faults detected | healthy set-ups with a false alarm |", "|---|---|---|"]
+def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give what the documentation shows: for each peer its version, how many faults it saw, and its false alarms."""
+    peers = []
     for peer in sorted({row["peer"] for row in found}):
         mine = [row for row in found if row["peer"] == peer]
-        cells = []
-        for group in ("mutant", "healthy"):
-            runs = [row for row in mine if row["group"] == group]
-            count = sum(bool(row["said"]) for row in runs)
-            cells.append(f"{count / len(runs):.1%} ({count}/{len(runs)})" if runs else "–")
-        lines.append(f"| {peer} {PACKAGES.get(peer, '')} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        sick, well = ([row for row in mine if row["group"] == group] for group in ("mutant", "healthy"))
+        peers.append(
+            {
+                "peer": f"{peer} {PACKAGES.get(peer, '')}".strip(),
+                "faults": len(sick),
+                "detected": sorted(f"{row['fault']}@{row['host']}" for row in sick if row["said"]),
+                "healthy": len(well),
+                "false alarms": sum(bool(row["said"]) for row in well),
+                "seconds": statistics.median(row["seconds"] for row in mine),
+            }
+        )
+    return {"date": time.strftime("%Y-%m-%d"), "torch": torch.__version__.split("+")[0], "peers": peers}
 
 
 def main(arguments: list[str]) -> int:
@@ -139,13 +146,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=int, default=60, help="the limit of one run")
     parser.add_argument("--json", type=Path, help="write every row here, one a line, as it comes")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of --json already holds")
+    parser.add_argument("--summary", type=Path, help="write here what `benchmarks.faults --peers` puts on its page")
     parser.add_argument("--read", type=Path, help="run nothing: make the table from what --json wrote")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if options.read:
-        print(table([json.loads(line) for line in options.read.read_text().splitlines()]))
-        return 0
+        found = [json.loads(line) for line in options.read.read_text().splitlines()]
+        return _end(summary(found), options)
     found = []
     for row in rows(options):
         found.append(row)
@@ -155,7 +163,15 @@ def main(arguments: list[str]) -> int:
         if options.json:
             with options.json.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-    print(table(found))
+    if options.json:
+        found = [json.loads(line) for line in options.json.read_text().splitlines()]
+    return _end(summary(found), options)
+
+
+def _end(result: dict[str, Any], options: argparse.Namespace) -> int:
+    if options.summary:
+        options.summary.write_text(json.dumps(result, indent=1) + "\n")
+    print(peers_table(result))
     return 0
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["as_markdown", "as_text"]
+__all__ = ["as_markdown", "as_text", "peers_table"]
 
 HEAD = ("", "runs", "detected", "root cause first", "in the first 3", "place", "a remedy verifies", "seconds (median)")
 
@@ -22,8 +22,10 @@ def as_text(outcomes: Sequence[Any]) -> str:
     return "\n".join(lines)
 
 
-def as_markdown(outcomes: Sequence[Any]) -> str:
-    """Give the tables as the page of the documentation."""
+def as_markdown(
+    outcomes: Sequence[Any], trials: Sequence[Sequence[Any]] = (), peers: dict[str, Any] | None = None
+) -> str:
+    """Give the tables as the page of the documentation, with blind trials and other tools where they are given."""
     parts = [
         "# The fault benchmark\n",
         "Made by `python -m benchmarks.faults`; every patient of every check, every kind of fault put into healthy "
@@ -33,6 +35,8 @@ def as_markdown(outcomes: Sequence[Any]) -> str:
         "be tried on a copy, one made a short training better in two runs and the check find no more; only counted "
         "with `--verify`, and where there is one to try.\n",
         _markdown_table(HEAD, _summary(outcomes)),
+        *(part for number, trial in enumerate(trials, 1) for part in _trial(number, trial)),
+        *(_beside_others(outcomes, peers) if peers else ()),
         "\n## By kind of fault\n",
         _markdown_table(("fault", *HEAD[1:]), _by_fault(outcomes)),
     ]
@@ -40,6 +44,54 @@ def as_markdown(outcomes: Sequence[Any]) -> str:
         parts.append(f"\n## {title}: {len(items)}\n")
         parts.append("\n".join(f"- {item}" for item in items) or "None.")
     return "\n".join(parts) + "\n"
+
+
+def _trial(number: int, outcomes: Sequence[Any]) -> list[str]:
+    """Show a blind trial: what was said about set-ups at first sight, before anything was changed for them."""
+    lists = {title: items for title, items in _lists(outcomes) if title != "Crashed checks"}
+    return [
+        f"\n## Blind trial {number}\n",
+        "Faulty and healthy set-ups written apart from the checks, in other styles than the patients (`tests/unseen/`, "
+        "`tests/zoo/odd_*.py`), and run once before anything was changed for them: the figures to expect on code that "
+        "nobody here has seen. What was wrong has been mended in its mechanism since.\n",
+        _markdown_table(HEAD, _summary(outcomes)),
+        *(f"\n{title}:\n\n" + "\n".join(f"- {item}" for item in items) for title, items in lists.items() if items),
+    ]
+
+
+def peers_table(peers: dict[str, Any], *more: Sequence[str]) -> str:
+    """Give the table of other tools, with more rows below."""
+    rows = [
+        (
+            found["peer"],
+            f"{len(found['detected']) / max(1, found['faults']):.1%} ({len(found['detected'])}/{found['faults']})",
+            f"{found['false alarms'] / max(1, found['healthy']):.1%} ({found['false alarms']}/{found['healthy']})",
+            f"{found['seconds']:.2g}",
+        )
+        for found in peers["peers"]
+    ]
+    head = ("tool", "faults detected", "healthy set-ups with a false alarm", "seconds (median)")
+    return _markdown_table(head, [*rows, *more])
+
+
+def _beside_others(outcomes: Sequence[Any], peers: dict[str, Any]) -> list[str]:
+    """Show the same faults and healthy set-ups under other tools, and what those saw and nbdebug did not."""
+    mutants = [o for o in outcomes if o.group == "mutant"]
+    healthy = [o for o in outcomes if o.group == "healthy"]
+    missed = {o.name for o in mutants if not o.detected}
+    better = [f"{name} ({found['peer']})" for found in peers["peers"] for name in found["detected"] if name in missed]
+    alarmed = f"{sum(bool(o.alarms) for o in healthy) / max(1, len(healthy)):.1%}"
+    own = ("nbdebug", _share(mutants, lambda o: o.detected), alarmed, _seconds(mutants))
+    return [
+        "\n## Other tools\n",
+        f"Measured on {peers['date']} with torch {peers['torch']} by `python -m benchmarks.peers`, each tool called as "
+        "its README says. A tool counts as having detected a fault if it says anything that it does not say about the "
+        "healthy version; nbdebug has to name the cause. The others are quicker, most of them by far, and most of them "
+        "were made for less: torcheck and torch-audit watch a running training, torchtest2 and preflight-ml are a few "
+        "assertions, neural-net-checklist is for classifiers and language models.\n",
+        peers_table(peers, own),
+        "\nSeen by another tool and missed by nbdebug: " + (", ".join(better) or "none") + ".",
+    ]
 
 
 def _summary(outcomes: Sequence[Any]) -> list[tuple[str, ...]]:

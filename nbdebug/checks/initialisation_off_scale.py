@@ -49,7 +49,8 @@ def initialisation_off_scale(
     if not weights.fresh:
         raise NotApplicable(f"the model has been trained: {weights.reason}")
     odd = [w for w in start.layers if w.excess > excess or w.excess < 1 / excess]
-    harm = start.gain > gain or start.head_start > head_start or not math.isfinite(start.gain)
+    behind = start.head_start > head_start and start.gain > 0  # a bad start that is made up for soon does no harm
+    harm = start.gain > gain or behind or not math.isfinite(start.gain)
     if not odd or not harm:
         return
     yield _finding(odd, start, excess, "suspect" if start.gain < gain else "bug")

@@ -57,7 +57,7 @@ def trial_run(twin: Twin, control: Control) -> TrialRun:
 
 def _takes_whole_batches_only(twin: Twin, batch: Batch) -> bool:
     """Whether half of a batch fails or means nothing where all of it runs: then no experiment may cut it."""
-    if batch.starts:
+    if batch.joined_by:
         return True
     half = batch.head(max(2, batch.size // 2))
     if half.size == batch.size:

@@ -71,15 +71,14 @@ class Batch:
         return Counter(lengths).most_common(1)[0][0] if lengths else 1
 
     @property
-    def starts(self) -> tuple[str, ...]:
-        """The inputs that say where each sample begins in another input, which holds all samples in one long row."""
-        rows = [len(t) for t in self.inputs.values() if t.dim() > 0 and len(t) != self.size]
-        return tuple(
-            name
-            for name, t in self.inputs.items()
-            if t.dim() == 1 and len(t) == self.size > 1 and not t.is_floating_point() and t.dtype != torch.bool
-            if int(t[0]) == 0 and bool((t.diff() >= 0).all()) and 1 < int(t[-1]) <= max(rows, default=0)
-        )
+    def joined_by(self) -> tuple[str, ...]:
+        """The inputs that say what belongs to which sample where all samples stand in one long row.
+
+        Either where each sample begins in another input, or for each row of it the number of its sample.
+        """
+        rows = {len(t) for t in self.inputs.values() if t.dim() > 0}
+        answers = {len(t) for t in self.targets.values() if t.dim() > 0}
+        return tuple(name for name, t in self.inputs.items() if _counts_up(t) and _joins(t, rows, answers))
 
     def map_inputs(self, change: Change) -> Batch:
         """Give a batch whose input tensors are changed."""
@@ -140,3 +139,18 @@ def _own(leaf: Any) -> Any:
         return copy.deepcopy(leaf)
     except Exception:  # what cannot be copied can hardly be changed by a model either
         return leaf
+
+
+def _counts_up(tensor: torch.Tensor) -> bool:
+    """Whether these are whole numbers from 0 that never fall."""
+    if tensor.dim() != 1 or len(tensor) < 2 or tensor.is_floating_point() or tensor.is_complex():
+        return False
+    return tensor.dtype != torch.bool and int(tensor[0]) == 0 and bool((tensor.diff() >= 0).all())
+
+
+def _joins(tensor: torch.Tensor, rows: set[int], answers: set[int]) -> bool:
+    """Whether numbers that count up are places in a longer input, or for each row one of as many answers."""
+    length, last = len(tensor), int(tensor[-1])
+    if last > 1 and any(length < other and last <= other for other in rows):
+        return length in answers or not answers
+    return last + 1 in answers and length not in answers

@@ -28,9 +28,10 @@ Columns = dict[str, np.ndarray]  # name of a group of columns -> samples by colu
 def columns_of(batch: Batch) -> Columns:
     """Give the inputs of a batch as named groups of columns, one row a sample."""
     found: Columns = {}
-    starts = batch.starts  # which say something about the batch and nothing about a sample
+    if batch.joined_by:
+        return found  # a row is not a sample there
     for name, tensor in batch.inputs.items():
-        if name in starts or tensor.dim() == 0 or tensor.shape[0] != batch.size or tensor.is_nested:
+        if tensor.dim() == 0 or tensor.shape[0] != batch.size or tensor.is_nested:
             continue
         values = _plain(tensor)
         if values.dim() == 2 and tensor.dtype in _INTEGERS and values.shape[1] >= 8:

@@ -104,8 +104,8 @@ def samples_of(twin: Twin, batch: Batch | None = None) -> Samples:
     tensors = [t for t in batch.inputs.values() if t.dim() > 0]
     if not tensors:
         raise NotApplicable("the inputs of the batch hold no tensor with a dimension for the samples")
-    if batch.starts:
-        raise NotApplicable(f"all samples stand in one row, and {batch.starts[0]} says where each begins")
+    if batch.joined_by:
+        raise NotApplicable(f"all samples stand in one row, and {batch.joined_by[0]} says which part is whose")
     drawn = _drawn_by_loader(twin.subject)
     if drawn is not None and batch.size != min(drawn, batch.size) and batch.size % drawn:
         return _time_first(batch, tensors, drawn)
