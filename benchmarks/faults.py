@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from benchmarks.tables import as_markdown, as_text
 
-SECONDS = 120.0  # for one run; what is not found by then counts as missed
+LIMIT = "NBDEBUG_FAULTS_SECONDS"  # for one run, also in other processes; what is not found by then counts as missed
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def run(job: Job) -> Outcome:
     try:
         setup, accepted, places = _made(job)
         chosen = accepted if job.named_only and accepted else None
-        report = nbdebug.diagnose(**setup, checks=chosen, progress=False, time_limit=SECONDS)
+        report = nbdebug.diagnose(**setup, checks=chosen, progress=False, time_limit=_limit())
         seconds = time.perf_counter() - started
         remedies = _tried(report, accepted) if job.verify else ()
     except Exception as error:
@@ -129,8 +129,12 @@ def _tried(report: Any, accepted: tuple[str, ...]) -> tuple[tuple[str, str, str]
     named = [finding for finding in report.alarms if finding.check in accepted]
     if not named or not any(remedy.verifiable for remedy in named[0].remedies):
         return ()
-    named[0].verify(progress=False, time_limit=SECONDS)
+    named[0].verify(progress=False, time_limit=_limit())
     return tuple((one.remedy.patch.name, one.verdict, one.says) for one in named[0].verifications)
+
+
+def _limit() -> float:
+    return float(os.environ.get(LIMIT, "120"))
 
 
 def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | None]:
@@ -199,6 +203,7 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--verify", action="store_true", help="try the remedies of what was found on a copy")
     parser.add_argument("--named-only", action="store_true", help="run only the checks that name the fault: quicker")
     parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one run; more on a busy machine")
     parser.add_argument("--json", type=Path, help="write every outcome here, one a line, as it comes")
     parser.add_argument("--resume", action="store_true", help="leave out what the file of --json already holds")
     parser.add_argument("--read", type=Path, nargs="+", help="run nothing: make the tables from what --json wrote")
@@ -236,6 +241,7 @@ def _left(todo: list[Job], options: argparse.Namespace) -> list[Job]:
 def main(arguments: list[str]) -> int:
     """Run the benchmark and print its tables."""
     options = options_from(arguments)
+    os.environ[LIMIT] = str(options.limit)
     outcomes = read(options.read) if options.read else []
     if not options.read:
         todo = _left(jobs(options), options)

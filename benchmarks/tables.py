@@ -78,8 +78,9 @@ def _beside_others(outcomes: Sequence[Any], peers: dict[str, Any]) -> list[str]:
     """Show the same faults and healthy set-ups under other tools, and what those saw and nbdebug did not."""
     mutants = [o for o in outcomes if o.group == "mutant"]
     healthy = [o for o in outcomes if o.group == "healthy"]
-    missed = {o.name for o in mutants if not o.detected}
+    missed, ran = {o.name for o in mutants if not o.detected}, {o.name for o in mutants}
     better = [f"{name} ({found['peer']})" for found in peers["peers"] for name in found["detected"] if name in missed]
+    both = len({name for found in peers["peers"] for name in found["detected"]} & ran)
     alarmed = f"{sum(bool(o.alarms) for o in healthy) / max(1, len(healthy)):.1%}"
     own = ("nbdebug", _share(mutants, lambda o: o.detected), alarmed, _seconds(mutants))
     return [
@@ -90,7 +91,9 @@ def _beside_others(outcomes: Sequence[Any], peers: dict[str, Any]) -> list[str]:
         "were made for less: torcheck and torch-audit watch a running training, torchtest2 and preflight-ml are a few "
         "assertions, neural-net-checklist is for classifiers and language models.\n",
         peers_table(peers, own),
-        "\nSeen by another tool and missed by nbdebug: " + (", ".join(better) or "none") + ".",
+        f"\nOf {both} faults that another tool saw and nbdebug was run on as well, nbdebug missed: "
+        + (", ".join(better) or "none")
+        + ".",
     ]
 
 
