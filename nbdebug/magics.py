@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 __all__ = ["NbdebugMagics", "load_ipython_extension", "unload_ipython_extension"]
 
@@ -18,6 +18,7 @@ USAGE = """\
 %nbdebug explain ID                                   say what a check is about
 %nbdebug explain-error                                say what the last error means and what would fit
 %nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
+%%watch MODEL [OPTIMIZER]                             record the training in the cell; it is left in `live`
 """
 
 
@@ -35,6 +36,20 @@ class NbdebugMagics(Magics):
         if action is None:
             raise UsageError(f"%nbdebug {command or '…'}: expected one of\n{USAGE}")
         return action(rest)
+
+    @cell_magic
+    def watch(self, line: str, cell: str) -> Any:
+        """Run the cell with `%%watch MODEL [OPTIMIZER]`: its training is recorded, and left in the variable `live`."""
+        import nbdebug
+
+        if self.shell is None or not 1 <= len(line.split()) <= 2:
+            raise UsageError("%%watch takes one or two names: MODEL [OPTIMIZER], and the training in the cell below it")
+        live = nbdebug.watch(*self._known("%%watch", line.split()))
+        self.shell.user_ns["live"] = self.newest = live
+        code = self.shell.transform_cell(cell)
+        with live:
+            exec(compile(code, self.shell.compile.cache(code), "exec"), self.shell.user_ns)
+        return live
 
     def _wizard(self, names: list[str]) -> Any:
         import nbdebug
@@ -83,7 +98,7 @@ class NbdebugMagics(Magics):
                 "%nbdebug report: there is nothing to report yet; run %nbdebug diagnose MODEL LOADER first"
             )
         report = getattr(self.newest, "report", self.newest)
-        return report.save(names[0])
+        return (report() if callable(report) else report).save(names[0])
 
     def _values(
         self,
@@ -95,15 +110,14 @@ class NbdebugMagics(Magics):
     ) -> list[Any]:
         if not least <= len(names) <= most:
             raise UsageError(f"%nbdebug {command} takes {least} to {most} names: {usage}")
+        return self._known(f"%nbdebug {command}", names)
+
+    def _known(self, magic: str, names: list[str]) -> list[Any]:
         known = self.shell.user_ns if self.shell is not None else {}
-        values = []
         for name in names:
             if name not in known:
-                raise UsageError(
-                    f"%nbdebug {command}: there is no variable {name!r} in this notebook; run its cell first"
-                )
-            values.append(known[name])
-        return values
+                raise UsageError(f"{magic}: there is no variable {name!r} in this notebook; run its cell first")
+        return [known[name] for name in names]
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -115,4 +129,5 @@ def load_ipython_extension(shell: Any) -> None:
 def unload_ipython_extension(shell: Any) -> None:
     """Take the magics away again."""
     shell.magics_manager.magics["line"].pop("nbdebug", None)
+    shell.magics_manager.magics["cell"].pop("watch", None)
     shell.magics_manager.registry.pop("NbdebugMagics", None)

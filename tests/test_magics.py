@@ -122,3 +122,33 @@ def test_the_error_of_the_cell_before_is_explained() -> None:
     assert "there was no error yet" in shown[1]
     assert "fails in 0 (Linear)" in shown[3] and "in_features=5 (it is 4)" in shown[3]
     assert "takes nothing" in shown[4]
+
+
+LOOP = """%%watch model
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in loader * 3:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.kernel
+def test_watch_follows_the_loop_of_its_cell() -> None:
+    """The run is shown below the cell and left in `live`; afterwards nothing hangs on the model."""
+    said = run(
+        SETUP,
+        LOOP,
+        "print(live.step, live.is_running, len(model._forward_hooks), round(live.recording().loss.last) > 0)",
+    )
+    assert "Sequential, 12 steps" in said[1]
+    assert "12 False 0 True" in said[2]
+
+
+@pytest.mark.kernel
+def test_watch_says_what_is_wrong_with_its_line_and_shows_the_error_of_its_cell() -> None:
+    """An unknown name, no name, and an error in the loop, after which nothing hangs on the model either."""
+    broken = "%%watch model\nmodel(loader[0][0])\nraise ValueError('mine')"
+    said = run(SETUP, "%%watch modle\n1", "%%watch\n1", broken, "print(len(model._forward_hooks))", allow_errors=True)
+    assert "no variable 'modle'" in said[1] and "one or two names" in said[2]
+    assert "mine" in said[3] and said[4].strip() == "0"

@@ -1,0 +1,63 @@
+"""However long a run is, what is kept of it stays small."""
+
+from __future__ import annotations
+
+import gc
+
+import psutil
+import pytest
+import torch
+
+from nbdebug.watch.recorder import Recorder
+from nbdebug.watch.store import Sample, Store
+from nbdebug.watch.targets import target_of
+from tests.watch.runs import mlp, train
+
+METRICS = 20
+
+
+def soaked(steps: int, from_step: int) -> tuple[float, float]:
+    """Record so many steps of twenty metrics; give the growth in MB from one step on, and the kB of a metric."""
+    store, process = Store([], []), psutil.Process()
+    start = 0.0
+    for step in range(steps):
+        scalars = {f"metric {number}": float(step % (number + 7)) for number in range(METRICS)}
+        store.rows.append((step, scalars, (0.1, 0.2, 0.3, 0.4), 1.0, 1.0))
+        if step % 256 == 255:
+            store.flush()
+        if step == from_step:
+            gc.collect()
+            start = process.memory_info().rss
+    store.flush()
+    gc.collect()
+    assert all(series.measured == steps for series in (track.series()[name] for name, track in store.scalars.items()))
+    per_metric = max(track.nbytes for track in store.scalars.values())
+    return (process.memory_info().rss - start) / 1e6, per_metric / 1e3
+
+
+def test_a_long_run_stays_small() -> None:
+    _, kilobytes = soaked(12_000, 6_000)
+    assert kilobytes <= 150
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_million_steps_stay_small() -> None:
+    growth, kilobytes = soaked(1_000_000, 100_000)
+    print(f"growth from step 100,000 on: {growth:.2f} MB; {kilobytes:.0f} kB a metric")
+    assert growth <= 5 and kilobytes <= 150
+
+
+def test_tensors_are_let_go() -> None:
+    """Between steps the recorder holds no tensor of the user's, and pending samples are few."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    recorder = Recorder(target_of(model, optimizer, None), every=1, budget=1.0)
+    recorder.start()
+    train(model, optimizer, 40)
+    assert not recorder.passes.calls and len(recorder.store.samples) <= 16 and len(recorder.store.rows) <= 256
+    assert all(isinstance(sample, Sample) for sample in recorder.store.samples)
+    gc.collect()
+    held = [x for x in gc.get_objects() if type(x) is torch.Tensor and x.grad_fn is not None]
+    recorder.stop()
+    assert not held
