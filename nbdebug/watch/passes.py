@@ -16,6 +16,7 @@ from nbdebug.watch.sampling import Block, Gather, sample_at_once
 
 __all__ = ["Passes"]
 
+ALL_AT_FIRST, RARELY = 256, 16  # batches and graphs are looked at in every pass at first, then in some
 MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
 
@@ -55,9 +56,11 @@ class Passes:
         self.losses: list[torch.Tensor] = []
         self.outputs: list[Block] = []
         self.passes = self.step_backwards = 0
-        self.asked_gradients = self.in_backward = False
+        self.asked_gradients = False
+        self._task = -1  # the backward pass that is known already
+        self._backward_began = 0.0
         self._open: list[nn.Module] = []
-        self._began = self._backward_began = 0.0
+        self._began = 0.0
         for handle in self._nodes:
             handle.remove()
         self._nodes.clear()
@@ -109,9 +112,10 @@ class Passes:
     def _begin(self, module: nn.Module, now: float, args: Any, kwargs: Any) -> None:
         if not self.passes:
             self.seconds[0] += now - self.mark
-            self.batches.see(args, kwargs)
+            if self.due or self.training_passes < ALL_AT_FIRST or self.training_passes % RARELY < 2:
+                self.batches.see(args, kwargs)
         self.passes += 1
-        self.in_backward = False
+        self.close_backward()
         self.eval_mode = not module.training
         if self.is_armed:
             self.disarm()
@@ -151,43 +155,53 @@ class Passes:
         nodes = [t.grad_fn for t in tensors if t.grad_fn is not None][:OUTPUTS]
         for number, node in enumerate(nodes):
             self._nodes.append(node.register_prehook(self._on_begin))
-            if number == 0:
-                token: Any = _Token(self.graphs)
+            weight = 1 if self.training_passes < ALL_AT_FIRST else RARELY
+            if number == 0 and self.training_passes % weight == 0:
+                token: Any = _Token(self.graphs, weight)
                 node.metadata["nbdebug"] = token  # type: ignore[index]
 
     def _backward_begins(self, gradients: Any) -> None:
-        if self.in_backward:
+        task = torch._C._current_graph_task_id()
+        if task == self._task:
             return
+        self._task = task
         origin = backward_origin()
         if origin is not None and not origin[1]:
             self.asked_gradients = True  # torch.autograd.grad: no step of its own
             return
-        self.in_backward = True
         self.backwards += 1
         self.step_backwards += 1
         if origin is not None and len(origin[0]) == 1 and origin[0][0].numel() == 1:
             self.losses.append(origin[0][0].detach().clone())
         self.on_backward()
         self._backward_began = time.perf_counter()
+        if not self.due:
+            return
         engine = torch.autograd.Variable._execution_engine
-        engine.queue_callback(
-            lambda: engine.queue_callback(self._on_end)
-        )  # once more, to come after those of others (DDP)
+        if self.is_distributed:  # twice, so that it comes after the callback in which DDP adds the gradients up
+            engine.queue_callback(lambda: engine.queue_callback(self._on_end))
+        else:
+            engine.queue_callback(self._on_end)
 
     def _backward_ends(self) -> None:
-        self.in_backward = False
-        self.seconds[2] += time.perf_counter() - self._backward_began
+        self.close_backward()
         self.after_backward()
+
+    def close_backward(self) -> None:
+        """Take the time of a backward pass; unless it is measured, its end is seen when the next thing begins."""
+        if self._backward_began:
+            self.seconds[2] += time.perf_counter() - self._backward_began
+            self._backward_began = 0.0
 
 
 class _Token:
     """Lives as long as a graph does, and counts those that live."""
 
-    __slots__ = ("alive",)
+    __slots__ = ("alive", "weight")
 
-    def __init__(self, alive: list[int]) -> None:
-        self.alive = alive
-        alive[0] += 1
+    def __init__(self, alive: list[int], weight: int) -> None:
+        self.alive, self.weight = alive, weight
+        alive[0] += weight
 
     def __del__(self) -> None:
-        self.alive[0] -= 1
+        self.alive[0] -= self.weight

@@ -16,7 +16,7 @@ from nbdebug.watch.targets import Target
 
 __all__ = ["Recorder"]
 
-FLUSH_ROWS, FLUSH_SECONDS, FLUSH_SAMPLES = 256, 0.25, 16
+FLUSH_ROWS, FLUSH_SECONDS, FLUSH_SAMPLES = 256, 0.5, 16
 REFRESH, PATIENCE = 1.0, 20.0  # measured at least so often: every second, unless that were a twentieth of the time
 CREDIT = 0.02  # seconds that may be saved up, so that a pause is not followed by a burst
 
@@ -49,6 +49,7 @@ class Recorder:
         self._weighed = 0.0
         self._rates: dict[str, float] = {}
         self._rates_step = -1
+        self._newest_rates: list[Any] = []
         self._blind_steps = 0
         self._roots = list(target.roots.values())
 
@@ -142,7 +143,10 @@ class Recorder:
 
     def _note_rates(self, one: Followed) -> None:
         """Write the learning rates down where they changed, and once a flush."""
-        rates = {}
+        now = [group.get("lr") for each in self.steps.followed.values() for group in each.optimizer.param_groups[:32]]
+        if now == self._newest_rates:
+            return
+        self._newest_rates, rates = now, {}
         for followed in self.steps.followed.values():
             prefix = "" if len(self.steps.followed) == 1 else f"{followed.name}/"
             for number, group in enumerate(followed.optimizer.param_groups[:32]):
@@ -195,7 +199,7 @@ class Recorder:
         if step > self.store.memory_step and self._flushed - self._weighed > REFRESH:
             self._weighed = self._flushed
             self.store.put_memory(step, self.steps.scale)
-        if not self.passes.in_backward:
+        if torch._C._current_graph_task_id() == -1:  # never inside a backward pass
             self.on_flush()
 
     # --- what it costs ----------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def _write_histograms(writer: Any, name: str, layer: Any) -> None:
     history = layer.histogram
     if history is None:
         return
-    edges = np.delete(history.edges, len(history.edges) // 2)  # one bucket for zero in the middle
+    edges = history.edges
     for step, shares in zip(history.steps.tolist(), history.shares, strict=True):
         writer.add_histogram_raw(
             f"layer/{name}/values",

@@ -20,9 +20,8 @@ from nbdebug.watch.store import Sample
 
 __all__ = ["Followed", "Steps"]
 
-VERIFIED = (
-    16  # every so many measured steps, the gradients are measured twice though nothing seems to have changed them
-)
+SURE = 32  # steps after which a GradScaler is looked for only now and then
+VERIFIED = 16  # every so many measurements, gradients are measured again though nothing seems to have changed them
 
 
 @dataclass
@@ -136,8 +135,10 @@ class Steps:
         one = self._of(optimizer)
         if one is None:
             return
-        scaler = scaler_of_step()
-        self.scale = getattr(scaler, "_scale", None) if scaler is not None and scaler.is_enabled() else None
+        self.passes.close_backward()
+        if self.scale is not None or one.steps < SURE or one.steps % SURE == 0:
+            scaler = scaler_of_step()
+            self.scale = getattr(scaler, "_scale", None) if scaler is not None and scaler.is_enabled() else None
         if self.pace is None:
             self.pace = one
         self._in_step = True
@@ -150,14 +151,15 @@ class Steps:
         self._began = time.perf_counter()
 
     def _judge(self, one: Followed) -> None:
-        gradients = [p for p in one.parameters if p.grad is not None]
-        self.without_gradient += not gradients and bool(one.parameters)
+        if not one.probes or any(p.grad is None for p in one.probes):
+            found = [p for p in one.parameters if p.grad is not None]
+            one.probes = [found[i] for i in sorted({0, len(found) // 2, len(found) - 1})] if found else []
+        self.without_gradient += not one.probes and bool(one.parameters)
         self.without_backward += bool(self.passes.passes and not one.backwards and not self.passes.asked_gradients)
         if one.steps and one.backwards and not one.unclear:
             self.judged += 1
             self.leftover += not one.cleared
         self.per_step[one.backwards] += one is self.pace
-        one.probes = [gradients[i] for i in sorted({0, len(gradients) // 2, len(gradients) - 1})] if gradients else []
 
     def _measured_before(self, one: Followed) -> Sample:
         sample = Sample(self.step, one.places)
