@@ -145,11 +145,18 @@ class Gather:
 def blocks_of(groups: dict[Any, tuple[list[int], list[Any]]]) -> list[Block]:
     """Copy the views of each group together."""
     return [
-        Block(tuple(indices), key, np.concatenate(views))
+        Block(tuple(indices), key, np.concatenate(_alike(views)))
         if isinstance(key, int)
         else Block(tuple(indices), key[0], torch.cat(views))
         for key, (indices, views) in groups.items()
     ]
+
+
+def _alike(views: list[Any]) -> list[Any]:
+    """Give views of one kind: a tensor that is taken whole may have as many elements as the lines of another."""
+    if all(view.ndim == views[0].ndim for view in views):
+        return views
+    return [view.reshape(-1) for view in views]
 
 
 class WeightViews:

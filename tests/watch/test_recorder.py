@@ -102,3 +102,16 @@ def test_evaluation_is_no_step() -> None:
     tally = live.recording().tally
     assert (tally.steps, tally.training_passes, tally.evaluation_passes) == (5, 5, 7)
     assert (tally.steps_in_eval_mode, tally.first_step_in_eval_mode) == (2, 3)
+
+
+def test_a_tensor_taken_whole_may_be_as_large_as_the_sample_of_another() -> None:
+    """Many tensors make the samples small, so that a small tensor has as many elements as the lines of a large one."""
+    wide = [nn.Linear(128, 1, bias=False) for _ in range(40)] + [nn.Linear(512, 512, bias=False) for _ in range(2)]
+    model = nn.ModuleList([*wide, *(nn.Linear(4, 4, bias=False) for _ in range(250))])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with nbdebug.watch(model, optimizer, every=1) as live:
+        for _ in range(3):
+            sum(part.weight.square().sum() for part in model).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert live.step == 3 and "failed" not in " ".join(live.recording().unseen)
