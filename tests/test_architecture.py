@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("session",),
     ("progress", "report"),
     ("verifying", "arbitration"),
-    ("diagnosis", "watch", "instruments", "postmortem"),
+    ("diagnosis", "watch", "instruments", "postmortem", "adapters"),
     ("improve", "show", "widgets", "magics", "__main__"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
