@@ -79,6 +79,10 @@ def _cells(report: Report) -> Iterator[Cell]:
             yield from _evidence(card, album)
     if view.said:
         yield _text("## What you said", md.said_table(view))
+    if report.curves:
+        shown = [output for curve in report.curves for output in album.show(curve, curve.title)]
+        yield _text("## What was recorded")
+        yield _code("# the curves of the watched training", shown)
     yield from _rest(view)
     yield _text(_run(report))
 

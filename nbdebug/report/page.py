@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbdebug.decision_tree.states import ICONS, WORDS
 from nbdebug.exhibit import Exhibit, Images, Table
@@ -70,7 +70,8 @@ def _render(template: str, report: Report, include_samples: bool, **more: Any) -
             style=_resource("style.css"),
             words=words,
             left_out=LEFT_OUT,
-            picture=partial(_picture, itertools.count()),
+            picture=(picture := partial(_picture, itertools.count())),
+            curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded while it trained"), inline),
             table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
             samples=_samples,
             most_rows=MOST_TABLE_ROWS,
@@ -79,7 +80,12 @@ def _render(template: str, report: Report, include_samples: bool, **more: Any) -
     )
 
 
-def _picture(drawn: Iterator[int], finding: Finding | Verification, inline: bool) -> Any:
+class _Shown(NamedTuple):
+    exhibit: Exhibit
+    says: str
+
+
+def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inline: bool) -> Any:
     """Draw what a finding or a tried remedy shows; the text for those who cannot see it is what it says."""
     from markupsafe import Markup
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.errors import BadInput
+from nbdebug.exhibit import Lines, exhibit_from_dict
 from nbdebug.finding import Finding, Place, Result, plain
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Report:
     places: Mapping[str, Place] = field(default_factory=dict)
     symptom: str = ""
     answers: Mapping[str, Any] = field(default_factory=dict)
+    curves: tuple[Lines, ...] = ()
 
     @property
     def worst(self) -> str:
@@ -77,6 +79,7 @@ class Report:
             "places": {plain(where): place.to_dict() for where, place in self.places.items()},
             "symptom": self.symptom,
             "answers": plain(self.answers),
+            "curves": [curve.to_dict() for curve in self.curves],
         }
 
     def _result_to_dict(self, result: Result) -> dict[str, Any]:
@@ -104,6 +107,7 @@ class Report:
                 results=[_result_from_dict(item, findings) for item in data["results"]],
                 **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
                 places={where: Place(**place) for where, place in data.get("places", {}).items()},
+                curves=tuple(_curve(item) for item in data.get("curves", ())),
                 symptom=str(data.get("symptom", "")),
                 answers=dict(data.get("answers", {})),
             )
@@ -186,6 +190,13 @@ class Report:
 
         # Notebooks are sent to others, so that both forms leave the machine as a saved report does.
         return {"text/plain": as_text(prepared(self)), "text/html": self._repr_html_()}
+
+
+def _curve(data: Mapping[str, Any]) -> Lines:
+    curve = exhibit_from_dict(data)
+    if not isinstance(curve, Lines):
+        raise ValueError(f"a curve is of the kind {data.get('kind')!r}")
+    return curve
 
 
 def _result_from_dict(data: Mapping[str, Any], findings: list[Finding]) -> Result:

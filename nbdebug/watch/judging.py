@@ -14,6 +14,7 @@ from nbdebug.report import Report
 from nbdebug.report.report import environment, now
 from nbdebug.session import Missing, Session
 from nbdebug.subject import Subject
+from nbdebug.watch.showing import curves
 
 __all__ = ["RecordingSession", "checks_of_recordings", "judged"]
 
@@ -40,6 +41,7 @@ def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | N
         environment=environment(),
         seconds=time.perf_counter() - started,
         made=now(),
+        curves=curves(recording),
     )
 
 

@@ -11,7 +11,7 @@ from nbdebug.evidence.recording import LayerSeries, Recording, Series
 from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding
 
-__all__ = ["as_html", "as_text", "loss_lines"]
+__all__ = ["as_html", "as_text", "curves", "loss_lines"]
 
 MOST_ROWS, MOST_POINTS = 12, 400
 
@@ -60,10 +60,28 @@ def loss_lines(recording: Recording) -> Lines | None:
     found = recording.loss.finite
     if not len(found):
         return None
-    places = np.unique(np.linspace(0, len(found) - 1, MOST_POINTS).astype(int))
-    x, y = tuple(found.steps[places].tolist()), tuple(found.values[places].tolist())
+    x, y = _thinned(found)
     spans = min(y) > 0 and max(y) > 100 * min(y)
-    return Lines((("loss", tuple(map(float, x)), y),), f"Loss of {recording.model}", log_y=spans)
+    return Lines((("loss", x, y),), f"Loss of {recording.model}", log_y=spans)
+
+
+def curves(recording: Recording) -> tuple[Lines, ...]:
+    """Give what a report shows of a run: the loss, the learning rates and the norm of the gradients."""
+    loss = loss_lines(recording)
+    rates = [(name, _thinned(series.finite)) for name, series in recording.rates.items() if len(series.finite)]
+    norm = recording.gradient.finite
+    drawn = [loss]
+    drawn.append(Lines(tuple((n, *xy) for n, xy in rates), "Learning rate", y_label="rate") if rates else None)
+    drawn.append(
+        Lines((("gradient", *_thinned(norm)),), "Norm of the gradients", y_label="norm") if len(norm) else None
+    )
+    return tuple(line for line in drawn if line is not None)
+
+
+def _thinned(series: Series) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Give at most a few hundred points, spread over the whole run."""
+    places = np.unique(np.linspace(0, len(series) - 1, MOST_POINTS).astype(int))
+    return tuple(map(float, series.steps[places].tolist())), tuple(series.values[places].tolist())
 
 
 def as_html(recording: Recording, findings: Sequence[Finding] = ()) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Images, Lines, Table
-from nbdebug.finding import Finding, Remedy, Result
+from nbdebug.finding import Finding, Place, Remedy, Result, Verification
 from nbdebug.report import Report
 
 
@@ -35,6 +35,7 @@ def hostile(payloads: Sequence[str], *, every_exhibit: bool = True) -> Report:
             explains=(f"symptom {text}",),
             exhibit=exhibit,
             check=text if number else f"cause {text}",
+            verifications=[Verification(Remedy(text, text), "verified", text, exhibit=exhibits(text)[1])],
         )
         for turn, text in enumerate(payloads)
         for number, exhibit in enumerate(exhibits(text))
@@ -53,4 +54,8 @@ def hostile(payloads: Sequence[str], *, every_exhibit: bool = True) -> Report:
         environment={text: text for text in payloads} | {"seed": payloads[0], "nbdebug": payloads[0]},
         seconds=1.0,
         made=payloads[0],
+        places={text: Place(text, 3, text) for text in payloads},
+        symptom=payloads[0],
+        answers={text: text for text in payloads},
+        curves=tuple(Lines(((text, (0.0, 1.0), (1.0, 2.0)),), title=text) for text in payloads[:20]),
     )
