@@ -41,7 +41,7 @@ def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
             if size == 1 and mode == "training":
                 continue  # batch normalisation cannot, and need not
             failure = _try(twin, samples.batch.select(torch.arange(size) % own), size, mode)
-            if failure is not None:
+            if failure is not None and not _runs_as_loaded(twin, size, mode):
                 failures.append(failure)
                 break
     others = _other_sizes(twin.subject.feed, own)
@@ -86,6 +86,21 @@ def _try(twin: Twin, batch: Batch, size: int, mode: str) -> SizeFailure | None:
         )
         traceback.clear_frames(error.__traceback__)
         return failure
+
+
+def _runs_as_loaded(twin: Twin, size: int, mode: str) -> bool:
+    """Whether a batch of this size runs that the loader's own collate made: then only our cut of one was wrong.
+
+    Parts of a batch may hold all samples in one row, as the labels of a CTC loss do, and cannot be cut with the others.
+    """
+    feed = twin.subject.feed
+    if feed.dataset is None or not feed.total or feed.gives_whole_batches:
+        return False
+    try:
+        made = twin.subject.wrap(feed.collate([feed.dataset[index % feed.total] for index in range(size)]))
+    except Exception:
+        return False
+    return _try(twin, made.to(twin.device), size, mode) is None
 
 
 def _outside(twin: Twin) -> tuple[str, Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import copy
 
 import torch
 
@@ -10,10 +10,9 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence import Schedule
 from nbdebug.registry import probe
 from nbdebug.twin import Twin
+from nbdebug.twin.schedules import rates_ahead
 
 __all__ = ["schedule"]
-
-STEPS = 2000
 
 
 @probe
@@ -23,21 +22,8 @@ def schedule(twin: Twin) -> Schedule:
         raise NotApplicable("no scheduler was given")
     if isinstance(twin.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise NotApplicable("the scheduler follows a metric, so its future is not known")
-    for parameter in twin.model.parameters():
-        parameter.grad = None  # so that the optimizer's steps change nothing
-    rates = [_rate(twin)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(STEPS):
-            twin.control.poll()
-            try:
-                twin.optimizer.step()
-                twin.scheduler.step()
-            except ValueError:  # OneCycleLR says so when its steps are used up
-                break
-            rates.append(_rate(twin))
+    if twin.subject.optimizer is not None:
+        for group, live in zip(twin.optimizer.param_groups, twin.subject.optimizer.param_groups, strict=False):
+            group["lr"] = copy.copy(live["lr"])  # other experiments begin behind the warm-up
+    rates = [max(each) for each in rates_ahead(twin.optimizer, twin.scheduler, twin.control)]
     return Schedule(type(twin.scheduler).__name__, tuple(rates), twin.subject.feed.batch_count)
-
-
-def _rate(twin: Twin) -> float:
-    return max(float(group["lr"]) for group in twin.optimizer.param_groups)

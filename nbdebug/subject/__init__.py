@@ -62,6 +62,7 @@ class Subject:
         self.test_feed = Feed(test_loader, "test_loader") if test_loader is not None else None
         self.sweep_samples, self.sweep_seconds = sweep_samples, sweep_seconds  # the most that a look at the data reads
         self.assumed_loss: LossChoice | None = None
+        self.highest_rates: tuple[float, ...] | None = None  # of the scheduler, once it was run ahead
         self.whole_batches = False  # found out by the first run: the model takes no part of a batch
         self._reading: Reading | None = None
         self._drawn: list[Batch] = []

@@ -19,6 +19,7 @@ from nbdebug.subject.rebinding import Rebinder
 from nbdebug.twin.copying import copy_together, refuse_too_large
 from nbdebug.twin.finishing import complete_optimizer, cut_loose, say_hooks, uncompile
 from nbdebug.twin.guard import guarded, interrupts_held
+from nbdebug.twin.schedules import cruise
 
 __all__ = ["Outcome", "Twin", "guarded", "interrupts_held", "make_twin"]
 
@@ -190,6 +191,7 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     complete_optimizer(subject.optimizer, optimizer, rebinder)
     cut_loose(model, twin_model, rebinder)
     uncompile(twin_model)
+    cruise(subject, optimizer, scheduler, control)
     loss_fn, compute_loss, train_step, loss_parts = (
         _own(function, copied, rebinder) for function, copied in zip(functions, copies, strict=True)
     )

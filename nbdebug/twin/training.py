@@ -83,7 +83,8 @@ def judge(losses: list[float], fit: Fit | None) -> str:
     wobble = _median([abs(b - a) for a, b in pairwise(tail)] or [0.0])
     if last > first + max(0.05 * abs(first), 3 * wobble):  # TheDeepChecker: 5 % is a change
         return "rises"
-    if wobble > 0.2 * max(abs(first), 1e-6) and not (fit is not None and fit.above_chance > 0.5):
+    way = max(abs(first), first - last, 1e-6)  # a loss that may be negative can begin near zero and still fall far
+    if wobble > 0.2 * way and not (fit is not None and fit.above_chance > 0.5):
         return "oscillates"
     dropped = first - last
     if dropped < max(0.05 * abs(first), 2 * wobble):

@@ -51,6 +51,8 @@ def blind_model() -> dict[str, Any]:
         ([2.3, *[0.4 + 2.0 * (step % 2) for step in range(59)]], "oscillates"),
         ([2.3, 2.2, math.nan], "not-finite"),
         ([-1.0 - 0.05 * step for step in range(60)], "falling"),
+        ([-0.9 * (1 - 0.9**step) + 0.02 * (step % 2) for step in range(60)], "falling"),  # begins at zero, and wobbles
+        ([0.05, *[0.4 * (-1) ** step for step in range(59)]], "oscillates"),
     ],
 )
 def test_names_the_way_it_goes(losses: list[float], outcome: str) -> None:
