@@ -86,13 +86,17 @@ class Curve:
 
 @dataclass(frozen=True)
 class Overfit:
-    """A twin trained on one small batch and on nothing else; where that failed, also on two samples alone."""
+    """A twin trained on one small batch and on nothing else; where that failed, also on two samples alone.
+
+    `swapped` is the loss that the trained twin has when each sample is given the inputs of another.
+    """
 
     curve: Curve
     batch_size: int
     optimizer: str
     optimizer_assumed: bool
     pair: Curve | None = None
+    swapped: float | None = None
 
     @property
     def outcome(self) -> str:
@@ -123,12 +127,16 @@ class RateTrials:
 class BlindRun:
     """The overfit experiment again, with the inputs of one sample put in the place of everybody's.
 
-    What is learned so cannot come from the inputs; `sighted` is the same training with the real ones.
+    What is learned so cannot come from the inputs; `sighted` is the same training with the real ones, and `swapped`
+    the loss that it leads to when the samples' inputs are then exchanged. `told` says that the model is
+    handed the labels, as a conditional one is.
     """
 
     blind: Curve
     sighted: Curve
     samples: int
+    swapped: float | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:
         raise NotApplicable("there is no target apart from the inputs")
-    if twin.compute_loss is not None and _still_sees(twin, _same_for_all(batch)):
+    told = twin.compute_loss is not None and _still_sees(twin, _same_for_all(batch))
+    if told and not _is_label(batch):
         raise NotApplicable("compute_loss gives the model more than the inputs, so these cannot be taken away")
     if not _targets_differ(batch):
         raise NotApplicable("all targets of the batch are the same, so nothing can be told from it")
@@ -38,7 +39,7 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
     blind = train_on(
         twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "learning without inputs")
     )
-    return BlindRun(blind, overfit.curve, batch.size)
+    return BlindRun(blind, overfit.curve, batch.size, overfit.swapped, told)
 
 
 def _patience(sighted: Curve) -> int:
@@ -70,6 +71,12 @@ def _still_sees(twin: Twin, blind: Batch) -> bool:
     with torch.no_grad(), tapped(twin.model, before=look):
         twin.run(blind)
     return any(different)
+
+
+def _is_label(batch: Batch) -> bool:
+    """Whether the target is one whole number a sample: an answer, and no second view or sequence to go on from."""
+    target = batch.target
+    return isinstance(target, torch.Tensor) and target.numel() == batch.size and not target.is_floating_point()
 
 
 def _targets_differ(batch: Batch) -> bool:

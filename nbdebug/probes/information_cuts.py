@@ -52,13 +52,14 @@ def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> Informati
             for call, width in narrow
             if _carries_all(twin, batch, call.path, answer)
         )
+    kind = "reconstruction" if task.kind == "regression" and _gives_back(batch) else task.kind
     if not cuts:
-        return InformationCuts((), task.kind)
+        return InformationCuts((), kind)
     race(
         twin, [batch], plain_adam(twin, RATE), STEPS, lambda f: control.progress(f, "learning through the narrow layer")
     )
     fit = fit_of(twin, batch)
-    return InformationCuts(cuts, task.kind, fit.value if fit else None, fit.measure if fit else "", batch.size)
+    return InformationCuts(cuts, kind, fit.value if fit else None, fit.measure if fit else "", batch.size)
 
 
 def _needed(task: Task, batch: Batch, answer: torch.Tensor) -> tuple[float, str]:
@@ -75,6 +76,14 @@ def _needed(task: Task, batch: Batch, answer: torch.Tensor) -> tuple[float, str]
             rank = 1 + int((shares < EXPLAINED * shares[-1]).sum())
             return float(rank), f"targets with {rank} independent directions"
     raise NotApplicable(f"how wide a layer has to be is not known for a task of the kind {task.kind!r}")
+
+
+def _gives_back(batch: Batch) -> bool:
+    """Whether the target is an input over again, as it stands or with noise: then a narrow layer is the purpose."""
+    target = batch.target.double()
+    spread = float((target - target.mean(0)).square().sum())
+    copies = [x.double() for x in batch.inputs.values() if x.numel() == target.numel() and not x.is_complex()]
+    return any(float((x.reshape(target.shape) - target).square().sum()) < 0.5 * spread for x in copies)
 
 
 def _width(call: Call, answer: torch.Tensor) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from nbdebug.control import Control
+from nbdebug.errors import NbdebugError
 from nbdebug.evidence import Overfit, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
@@ -25,6 +26,7 @@ def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
     batch = twin.batch().head(SAMPLES)
     hurry(twin)
     curve = train_on(twin, batch, STEPS, lambda f: control.progress(0.7 * f, "learning one batch by heart"))
+    swapped = _with_swapped_inputs(twin, batch)
     pair = None
     if not curve.learned and batch.size > 2:
         again = twin.fresh()
@@ -33,7 +35,21 @@ def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
             again, _two_apart(batch), STEPS, lambda f: control.progress(0.7 + 0.3 * f, "learning two samples by heart")
         )
     name = "Adam" if twin.owns_optimizer else type(twin.optimizer).__name__
-    return Overfit(curve, batch.size, name, twin.owns_optimizer, pair)
+    return Overfit(curve, batch.size, name, twin.owns_optimizer, pair, swapped)
+
+
+@torch.no_grad()
+def _with_swapped_inputs(twin: Twin, batch: Batch) -> float | None:
+    """Give the loss of what was learned when each sample gets its neighbour's inputs; None where that cannot be."""
+    if not batch.has_target or batch.size < 2:
+        return None
+    turned = batch.map_inputs(lambda _, t: t.roll(1, 0) if t.dim() and len(t) == batch.size else t)
+    try:
+        return float(twin.run(turned).loss)
+    except NbdebugError:
+        raise
+    except Exception:  # parts that belong together were parted, as the nodes of a graph and its edges
+        return None
 
 
 def _two_apart(batch: Batch) -> Batch:

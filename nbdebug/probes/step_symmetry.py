@@ -27,7 +27,7 @@ def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry
     batches = twin.batches(STEPS)
     calls = {call.path: call for call in weighted_calls(traced(twin, batches[0]))}
     weights = {(path, name): w for path, call in calls.items() for name, w in _units_of(call)}
-    alike = {key: w for key, w in weights.items() if _distinct(w) <= max(1, w.shape[0] // 2)}
+    alike = {key: w for key, w in weights.items() if _is_alike(w) and not _told_apart(key, weights)}
     if not alike:
         return StepSymmetry((), len(weights), 0)
     before = {key: w.detach().clone() for key, w in alike.items()}
@@ -66,6 +66,16 @@ def _units_of(call: Call) -> list[tuple[str, torch.Tensor]]:
         for name, weight in call.module.named_parameters(recurse=False)
         if weight.requires_grad and weight.dim() >= 2 and weight.shape[0] > 2 and weight.is_floating_point()
     ]
+
+
+def _is_alike(weight: torch.Tensor) -> bool:
+    return _distinct(weight) <= max(1, weight.shape[0] // 2)
+
+
+def _told_apart(key: tuple[str, str], weights: dict[tuple[str, str], torch.Tensor]) -> bool:
+    """Whether another weight of the layer makes the same units different, as the means of a Bayesian layer do."""
+    path, units = key[0], weights[key].shape
+    return any(other[0] == path and w.shape == units and not _is_alike(w) for other, w in weights.items())
 
 
 def _distinct(weight: torch.Tensor) -> int:

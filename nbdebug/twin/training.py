@@ -11,6 +11,7 @@ import torch
 from nbdebug.evidence.learning import Curve, Fit
 from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
+from nbdebug.twin.possible import share_of_possible
 from nbdebug.twin.task import class_dim, task_of
 
 __all__ = ["fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
@@ -18,6 +19,7 @@ __all__ = ["fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learn
 HASTE = 10.0
 EXPLODED = 100.0  # times the first loss: no healthy step does that
 STEADY = 8  # the last so many losses decide that a batch is learned
+ROUNDING = 1e-4
 LOOK = 3  # steps between two looks whether all answers are right already
 
 
@@ -30,7 +32,10 @@ def train_on(twin: Twin, batch: Batch, steps: int, tell: Callable[[float], None]
         losses.append(twin.plain_step(batch))
         if is_clear(losses) or (_is_nearly_clear(losses) and _knows_all(twin, batch)):
             break
-    return Curve(tuple(losses), judge(losses, fit := fit_of(twin, batch)), learning_rate(twin), fit)
+    outcome = judge(losses, fit := fit_of(twin, batch))
+    if outcome == "plateaus" and fit is None and (fit := share_of_possible(twin, batch)) is not None:
+        outcome = "memorised" if fit.is_perfect else "falling" if fit.above_chance > 0.5 else outcome
+    return Curve(tuple(losses), outcome, learning_rate(twin), fit)
 
 
 def learning_rate(twin: Twin) -> float:
@@ -116,11 +121,12 @@ def _in_units_of_targets(twin: Twin, outcome: Outcome, batch: Batch) -> bool:
     """Whether the loss compares outputs with targets as they are; rates, logits and scaled outputs are other things."""
     if twin.compute_loss is not None or not isinstance(outcome.output, torch.Tensor):
         return False
-    try:
-        exact = twin.loss_of(batch.target.reshape(outcome.output.shape).to(outcome.output.dtype), batch)
+    wanted = batch.target.reshape(outcome.output.shape).to(outcome.output.dtype)
+    try:  # a loss of ranks or directions leaves the level or the scale open
+        exact, raised, doubled = (float(twin.loss_of(w, batch)) for w in (wanted, wanted + wanted.std(), 2 * wanted))
     except Exception:
         return False
-    return abs(float(exact)) <= abs(float(outcome.loss))
+    return abs(exact) <= abs(float(outcome.loss)) and min(raised, doubled) - exact > ROUNDING * abs(exact)
 
 
 def _fit(output: object, predicted: torch.Tensor | None, batch: Batch) -> Fit | None:
