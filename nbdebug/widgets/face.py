@@ -46,8 +46,10 @@ class Face:
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
         self.save = _button("Export report")
         self.result, self.remedies, self.next = widgets.HTML(), widgets.VBox(), widgets.HTML()
-        self.questions, self.thresholds = widgets.VBox(), widgets.Accordion([widgets.VBox()], selected_index=None)
-        self.thresholds.set_title(0, "Thresholds of this step")
+        self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
+        # No accordion: its icon needs a font that not every server gives.
+        self.fold = widgets.ToggleButton(description="Thresholds of this step", layout=widgets.Layout(width="auto"))
+        self.fold.observe(self._unfold, "value")
         self.stop.disabled = True
         self.view = self._arranged()
 
@@ -58,7 +60,7 @@ class Face:
         export = widgets.HBox([self.path, self.save], layout=wrap)
         step = [self.symptom, self.question, self.why, self.questions, buttons, self.progress, self.status]
         right = widgets.VBox(
-            [*step, self.result, self.remedies, onward, self.thresholds, export],
+            [*step, self.result, self.remedies, onward, self.fold, self.thresholds, export],
             layout=widgets.Layout(flex="1 1 320px", min_width="0", padding="0 0 0 12px"),
         )
         left = widgets.Box([self.tree], layout=widgets.Layout(flex="0 1 300px", min_width="240px"))
@@ -103,9 +105,10 @@ class Face:
 
     def tune(self, panel: Any) -> None:
         """Show the thresholds of a step."""
-        before = self.thresholds.children
-        self.thresholds.children = (panel,)
-        _close(before)
+        _exchange(self.thresholds, [panel])
+
+    def _unfold(self, change: Any) -> None:
+        self.thresholds.layout.display = "" if change["new"] else "none"
 
     def show_result(self, fragment: str, trials: list[tuple[str, Callable[[], None]]]) -> None:
         """Show what was found, with a button for each remedy that can be tried."""
