@@ -14,7 +14,7 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lab test-slow test-python test-js lint format build docs pictures env front chromium clean
+.PHONY: help demo test lab test-slow test-python test-js lint format build docs pictures new-check env front chromium clean
 
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ build: env front  ## Make the sdist and the wheel in dist/.
 
 docs: env  ## Write the generated pages of docs/.
 	$(BIN)/python scripts/docs.py
+
+new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-illness).
+	@$(PYTHON) scripts/new_check.py '$(NAME)'
 
 pictures: env front chromium  ## Take the screenshots of docs/images/ anew.
 	NBDEBUG_SHOTS=build/shots $(BIN)/python -m pytest -q tests/browser/test_wizard.py -k "finds_the_softmax and lab"
