@@ -14,7 +14,6 @@ NOTEBOOK = Path(__file__).parents[2] / "example_notebooks" / "watch.ipynb"
 @pytest.mark.kernel
 def test_the_example_runs_and_shows_the_run() -> None:
     notebook = nbformat.read(NOTEBOOK, 4)
-    assert not any(cell.get("outputs") for cell in notebook.cells)
     NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
     shown = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
     runs = [data for data in shown if "nbdebug watch" in data.get("text/plain", "")]
