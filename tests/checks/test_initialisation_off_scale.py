@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 import nbdebug
@@ -53,15 +52,6 @@ def convolutions_too_large() -> dict[str, Any]:
         nn.Linear(256, 10),
     )  # fmt: skip
     return setup(started(model, 2.0))
-
-
-@patient("initialisation-off-scale", where=("2", "0"))
-def one_layer_only() -> dict[str, Any]:
-    """One hidden layer is five hundred times too large."""
-    model = mlp(4)
-    with torch.no_grad():
-        model[2].weight.mul_(500)
-    return setup(model)
 
 
 def severities(model: nn.Module) -> list[str]:
