@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Iterator
 
+import numpy
 import pytest
+import torch
+
+
+def _same_draws() -> None:
+    """Start every global generator anew, so that a test draws the same whichever tests ran before it, and where."""
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Give the values that a test module draws while it is imported the same start."""
+    _same_draws()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give the fixtures of a test the same start."""
+    _same_draws()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Give a test the same start, whether or not it is the first to need a shared fixture."""
+    _same_draws()
 
 
 @pytest.fixture(scope="session", autouse=True)

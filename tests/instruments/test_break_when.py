@@ -31,6 +31,7 @@ class Net(nn.Module):
             x = scale(x)
         return x
 
+torch.manual_seed(0)
 net = Net()
 """
 
@@ -84,6 +85,7 @@ def test_stops_at_the_line_that_called_backward_for_a_gradient(tmp_path: Path) -
     shown = script(
         tmp_path,
         "net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())\n"
+        "nn.init.ones_(net[0].weight)  # so that the gradient gets through the ReLU whatever is drawn\n"
         "nbdebug.tap(net, '0', of='gradient').break_when(lambda value: value.max() > 0)\n"
         "def train():\n    loss = net(torch.ones(1, 2)).exp().sum()\n"
         "    loss.backward()\n    print('went on')\ntrain()",

@@ -13,6 +13,7 @@ from nbdebug.subject.loss import infer_loss
 
 IDS = torch.tensor([0, 1, 2, 0])
 SOFT = torch.tensor([[0.2, 0.8, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.3, 0.3, 0.4]])
+MANY = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
 
 # name -> outputs, targets, the loss, a part of the reason
 KNOWN: dict[str, tuple[Any, torch.Tensor, str, str]] = {
@@ -21,9 +22,14 @@ KNOWN: dict[str, tuple[Any, torch.Tensor, str, str]] = {
     "pixels": (torch.randn(2, 5, 4, 4), torch.randint(0, 5, (2, 4, 4)), "CrossEntropyLoss", "5 classes"),
     "tokens": (torch.randn(2, 7, 9), torch.randint(0, 9, (2, 7)), "CrossEntropyLoss", "9 classes"),
     "soft labels": (torch.randn(4, 3), SOFT, "CrossEntropyLoss", "sums to 1"),
-    "binary logits": (torch.randn(4, 1) * 3 - 1, torch.tensor([0, 1, 1, 0]), "BCEWithLogitsLoss", "0 and 1"),
+    "binary logits": (
+        torch.tensor([[-2.0], [1.5], [0.5], [3.0]]),
+        torch.tensor([0, 1, 1, 0]),
+        "BCEWithLogitsLoss",
+        "0 and 1",
+    ),
     "binary probabilities": (torch.rand(4, 1), torch.tensor([0.0, 1.0, 1.0, 0.0]), "BCELoss", "between 0 and 1"),
-    "many labels": (torch.randn(4, 3) * 4, (torch.rand(4, 3) > 0.5).float(), "BCEWithLogitsLoss", "0 or 1"),
+    "many labels": (torch.randn(4, 3) * 4, MANY, "BCEWithLogitsLoss", "0 or 1"),
     "regression": (torch.randn(4, 1), torch.randn(4, 1), "MSELoss", "real numbers"),
     "counts": (torch.randn(4), torch.tensor([3, 9, 2, 5]), "MSELoss", "as many elements"),
     "complex": (torch.randn(4, 2, dtype=torch.complex64), torch.randn(4, 2), "the mean squared distance", "complex"),
