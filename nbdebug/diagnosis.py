@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
-from nbdebug.decision_tree import find_symptom, order_for, stages
+from nbdebug.decision_tree import checks_for, find_symptom, stages
 from nbdebug.errors import plainly
 from nbdebug.options import checked_ids, checked_options
 from nbdebug.progress import progress_bar
@@ -105,7 +105,10 @@ def diagnose(
         answers=answers,
     )
     left_out = {session.registry.find(check).id for check in checked_ids(skip, "skip")}
-    wanted = _walk(session) if checks is None else [session.registry.find(c).id for c in checked_ids(checks, "checks")]
+    if checks is None:
+        wanted = checks_for(session.journal.symptom, session.registry)
+    else:
+        wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
     with progress_bar(session, [check for check in wanted if check not in left_out], shown=progress) as todo:
         started = time.perf_counter()
         session.run(todo)
@@ -130,11 +133,6 @@ def report_of(session: Session, *, seconds: float = 0.0) -> Report:
         symptom=session.journal.symptom,
         answers=session.journal.answers,
     )
-
-
-def _walk(session: Session) -> list[str]:
-    """Give every check in the order for what the user came with."""
-    return [check for _, step, _ in order_for(session.journal.symptom, session.registry) for check in step.checks]
 
 
 def _reading_order(session: Session) -> list[str]:

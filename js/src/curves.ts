@@ -87,3 +87,20 @@ export function zoomed(range: Range, factor: number, at: number, bounds: Range):
   const low = Math.max(bounds.low, Math.min(bounds.high - width, middle - at * width));
   return { low, high: low + width };
 }
+
+/** Curves with "loss" in their names are shown together, and every other one by itself. */
+export function groupsOf(curves: readonly Curve[]): string[] {
+  const losses = curves.some(isLoss);
+  return [
+    ...(losses ? ["loss"] : []),
+    ...curves.filter((curve) => !isLoss(curve)).map((curve) => curve.name),
+  ];
+}
+
+export function inGroup(curves: readonly Curve[], group: string): Curve[] {
+  return curves.filter((curve) => (group === "loss" && isLoss(curve)) || curve.name === group);
+}
+
+function isLoss(curve: Curve): boolean {
+  return curve.name.toLowerCase().includes("loss");
+}

@@ -35,6 +35,12 @@ export function s<K extends keyof SVGElementTagNameMap>(
   return fill(document.createElementNS(SVG, tag), props, children);
 }
 
+/** A checkbox with its label. */
+export function onlyBox(label: string, checked: boolean, change: (on: boolean) => void): HTMLElement {
+  const box = h("input", { type: "checkbox", checked, on: { change: () => change(box.checked) } });
+  return h("label", {}, box, label);
+}
+
 /** Writes a text only where it is another, so that a screen reader is not told twice. */
 export function write(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;

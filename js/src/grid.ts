@@ -2,7 +2,7 @@
 // of a row is a button, so that keyboard and screen reader reach it; a click on a column's name sorts.
 
 import { h } from "./dom";
-import { oneTabStop } from "./frame";
+import { oneTabStop, onKey, roving } from "./frame";
 
 export interface Column<R> {
   name: string;
@@ -32,6 +32,14 @@ export class Grid<R> {
     private readonly mark: (row: R) => string = () => "",
   ) {
     this.node.setAttribute("aria-label", label);
+  }
+
+  /** Lets arrows move among the rows of a view, and Escape close the one that is open. */
+  listen(root: HTMLElement): void {
+    roving(root, "[data-place]");
+    onKey(root, (event) => {
+      if (event.key === "Escape") this.choose(-1);
+    });
   }
 
   show(rows: R[]): void {

@@ -10,7 +10,16 @@ from nbdebug.decision_tree.answering import Said, checked_answer, checked_answer
 from nbdebug.decision_tree.improving import IMPROVEMENTS
 from nbdebug.decision_tree.parts import Follow, Lead, Question, Stage, Step, Symptom
 from nbdebug.decision_tree.stages import TREE
-from nbdebug.decision_tree.walking import find_symptom, order_for, questions, stages, step_of, symptoms, whole_tree
+from nbdebug.decision_tree.walking import (
+    checks_for,
+    find_symptom,
+    order_for,
+    questions,
+    stages,
+    step_of,
+    symptoms,
+    whole_tree,
+)
 
 __all__ = [
     "IMPROVEMENTS",
@@ -25,6 +34,7 @@ __all__ = [
     "Symptom",
     "checked_answer",
     "checked_answers",
+    "checks_for",
     "find_question",
     "find_symptom",
     "follow_of",

@@ -12,7 +12,17 @@ from nbdebug.decision_tree.symptoms import SYMPTOMS
 from nbdebug.errors import BadInput
 from nbdebug.registry import Registry, registry
 
-__all__ = ["find_symptom", "on_offer", "order_for", "questions", "stages", "step_of", "symptoms", "whole_tree"]
+__all__ = [
+    "checks_for",
+    "find_symptom",
+    "on_offer",
+    "order_for",
+    "questions",
+    "stages",
+    "step_of",
+    "symptoms",
+    "whole_tree",
+]
 
 YOURS = Stage("yours", "Yours", ())
 
@@ -107,3 +117,8 @@ def order_for(symptom: str = "", known: Registry = registry) -> list[tuple[Stage
     first = [(*steps[name], lead.why) for lead in chosen.leads for name in lead.steps if name in steps]
     rest = [(stage, step, step.why) for name, (stage, step) in steps.items() if name not in chosen.steps]
     return [*first, *rest]
+
+
+def checks_for(symptom: str = "", known: Registry = registry) -> list[str]:
+    """Give the ids of every check in the order for this symptom."""
+    return [check for _, step, _ in order_for(symptom, known) for check in step.checks]

@@ -9,7 +9,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from nbdebug.watch.live import Live, Run, watch
+from nbdebug.watch.live import Live, watch
+from nbdebug.watch.run import Run
 
 __all__ = ["Live", "Run", "load", "watch"]
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from nbdebug.watch.passes import Passes
+from nbdebug.watch.sample import LayerName, ParameterName, Sample
 from nbdebug.watch.steps import Followed, Steps
-from nbdebug.watch.store import LayerName, ParameterName, Sample, Store
+from nbdebug.watch.store import Store
 from nbdebug.watch.targets import Target
 
 __all__ = ["Recorder"]

@@ -15,8 +15,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from nbdebug.watch.hooks import QuietHook, scaler_of_step
 from nbdebug.watch.norms import Norms, norms_of
 from nbdebug.watch.passes import Passes
+from nbdebug.watch.sample import Sample
 from nbdebug.watch.sampling import WeightViews
-from nbdebug.watch.store import Sample
 
 __all__ = ["Followed", "Steps"]
 

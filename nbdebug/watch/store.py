@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,48 +12,15 @@ import torch
 
 from nbdebug.evidence.recording import LayerSeries, ParameterSeries, Series
 from nbdebug.watch.history import Track, Waterfall
-from nbdebug.watch.norms import Norms
 from nbdebug.watch.reducing import BUCKETS, STATISTICS, change_of, octave_counts, statistics_of
+from nbdebug.watch.sample import LayerName, ParameterName, Sample
 from nbdebug.watch.sampling import Block
 
-__all__ = ["LayerName", "ParameterName", "Sample", "Store", "as_number", "series_of"]
+__all__ = ["Store", "as_number", "series_of"]
 
 TIMES = ("data", "forward", "backward", "step")
 _PROCESS = psutil.Process()
 MOST_SCALARS = 200  # names that may be logged
-
-
-@dataclass(frozen=True)
-class LayerName:
-    """A module that is looked at."""
-
-    path: str
-    module: str
-
-
-@dataclass(frozen=True)
-class ParameterName:
-    """A parameter that is looked at."""
-
-    name: str
-    layer: str
-    shape: tuple[int, ...]
-    numel: int
-
-
-@dataclass
-class Sample:
-    """What was measured around one step of one optimizer, not yet reduced."""
-
-    step: int
-    places: list[int]  # of the optimizer's parameters among all
-    outputs: list[Block] = field(default_factory=list)
-    gradients: Norms | None = None
-    used: Norms | None = None
-    scale: torch.Tensor | float = 1.0
-    used_scale: torch.Tensor | float = 1.0
-    before: list[Block] = field(default_factory=list)
-    after: list[Block] = field(default_factory=list)
 
 
 class Store:

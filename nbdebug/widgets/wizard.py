@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.control import Control
-from nbdebug.decision_tree import order_for, stages
+from nbdebug.decision_tree import checks_for, stages
 from nbdebug.diagnosis import report_of
 from nbdebug.errors import NbdebugError
 from nbdebug.finding import Finding, Result
@@ -155,8 +155,7 @@ class Wizard:
 
     def _every_check(self) -> list[str]:
         """Give every check in the order for the symptom."""
-        walk = order_for(self.session.journal.symptom, self.session.registry)
-        return [check for _, step, _ in walk for check in step.checks]
+        return checks_for(self.session.journal.symptom, self.session.registry)
 
     def _rows(self) -> Any:
         results = {result.check: result for result in self.session.journal.results}

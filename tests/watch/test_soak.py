@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from nbdebug.watch.recorder import Recorder
-from nbdebug.watch.store import Sample, Store
+from nbdebug.watch.sample import Sample
+from nbdebug.watch.store import Store
 from nbdebug.watch.targets import target_of
 from tests.watch.runs import mlp, train
 

@@ -3,7 +3,7 @@
 
 import type { RenderProps } from "@anywidget/types";
 import { h, percent, short, write } from "../dom";
-import { asList, asObject, type Frame, frame, onKey, roving, type Traits } from "../frame";
+import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { type Column, Grid } from "../grid";
 import { type Bins, histograms, paint, strip } from "../heat";
 import { num } from "../numbers";
@@ -41,10 +41,7 @@ class Activations {
     this.frame = frame(props.model, props.el, "Activations", { data: this.update });
     this.grid = new Grid("Layers", this.columns(), (layer) => this.spoken(layer), this.show, ill);
     this.frame.root.append(this.head, this.slider, this.grid.node, this.detail);
-    roving(this.frame.root, "[data-place]");
-    onKey(this.frame.root, (event) => {
-      if (event.key === "Escape") this.grid.choose(-1);
-    });
+    this.grid.listen(this.frame.root);
     this.update();
   }
 

@@ -3,7 +3,8 @@
 
 import type { RenderProps } from "@anywidget/types";
 import { batchTable, type Sorting } from "../batch-table";
-import { h, percent, short } from "../dom";
+import { caption, classBars, facts, stack } from "../cards";
+import { h, onlyBox } from "../dom";
 import { asList, asObject, type Frame, frame, oneTabStop, onKey, roving, type Traits } from "../frame";
 import { drawItem } from "../items";
 import {
@@ -99,7 +100,7 @@ class BatchView {
       this.orderChoice(),
       ...(batch.samples.some((sample) => sample.right !== null)
         ? [
-            this.check(`wrong only (${wrong})`, this.wrongOnly, (on) => {
+            onlyBox(`wrong only (${wrong})`, this.wrongOnly, (on) => {
               this.wrongOnly = on;
               this.drawBody();
             }),
@@ -107,7 +108,7 @@ class BatchView {
         : []),
       ...(batch.parts.some((part) => part.kind === "mask")
         ? [
-            this.check("masks", this.masks, (on) => {
+            onlyBox("masks", this.masks, (on) => {
               this.masks = on;
               this.drawBody();
             }),
@@ -132,11 +133,6 @@ class BatchView {
       choice.append(h("option", { value: order, selected: order === this.order }, ORDERS[order]));
     }
     return h("label", {}, "order", choice);
-  }
-
-  private check(text: string, on: boolean, act: (on: boolean) => void): HTMLElement {
-    const box = h("input", { type: "checkbox", checked: on, on: { change: () => act(box.checked) } });
-    return h("label", {}, box, text);
   }
 
   private drawBody(): void {
@@ -245,74 +241,6 @@ class BatchView {
         : []),
     );
   };
-}
-
-/** The items of one sample under one another; a mask lies over the picture before it. */
-function stack(
-  parts: Part[],
-  place: number,
-  look: { size: number; label: string; columns: number },
-): HTMLElement {
-  const nodes: Element[] = [];
-  for (const part of parts) {
-    const item = drawItem(part, part.items[place], look);
-    if (item === null) continue;
-    const below = nodes[nodes.length - 1];
-    if (part.kind === "mask" && part.role === "target" && below?.matches(".nbd-picture")) below.append(item);
-    else if (part.kind === "image" || part.kind === "mask") {
-      const alone = part.role === "prediction" ? h("small", { class: "nbd-quiet" }, part.name) : null;
-      nodes.push(h("span", { class: "nbd-picture" }, item, alone));
-    } else nodes.push(item);
-  }
-  return h("div", { class: "nbd-stack" }, ...nodes);
-}
-
-function caption(sample: Sample): string {
-  const said = [sample.target];
-  if (sample.predicted) said.push(`predicted ${sample.predicted} ${percent(sample.confidence)}`);
-  if (sample.right !== null) said.push(sample.right ? "right" : "wrong");
-  if (sample.loss !== null) said.push(`loss ${short(sample.loss)}`);
-  return said.filter((word) => word !== "").join(", ");
-}
-
-function facts(sample: Sample, place: number): HTMLElement {
-  const mark = sample.right === null ? "" : sample.right ? " ✓" : " ✗";
-  const verdict = sample.right === null ? "" : sample.right ? "nbd-good" : "nbd-bad";
-  return h(
-    "span",
-    { class: "nbd-facts" },
-    h(
-      "span",
-      {},
-      h("b", {}, sample.target),
-      h("small", { class: "nbd-quiet" }, ` #${sample.index ?? place}`),
-    ),
-    sample.predicted &&
-      h("span", { class: verdict }, `→ ${sample.predicted} ${percent(sample.confidence)}${mark}`),
-    sample.loss !== null && h("span", { class: "nbd-quiet" }, `loss ${short(sample.loss)}`),
-  );
-}
-
-/** How often each class is in the batch; the many rare ones of a long tail are counted together. */
-function classBars(classes: [string, number][]): HTMLElement {
-  const top = Math.max(1, ...classes.map(([, count]) => count));
-  const shown = classes.slice(0, 24);
-  const bars = shown.map(([name, count]) => {
-    const fill = h("i", {});
-    fill.style.height = `${Math.max(6, (100 * count) / top)}%`;
-    return h(
-      "li",
-      { title: `${name}: ${count}` },
-      h("span", {}, fill),
-      h("small", {}, name),
-      h("small", {}, String(count)),
-    );
-  });
-  const more =
-    classes.length > shown.length
-      ? h("li", { class: "nbd-quiet" }, `… ${classes.length - shown.length} more`)
-      : null;
-  return h("ul", { class: "nbd-classes", "aria-label": "Samples of each class" }, ...bars, more);
 }
 
 export default {

@@ -2,10 +2,11 @@
 // under them, and marks where findings appeared.
 
 import type { RenderProps } from "@anywidget/types";
-import { type Curve, type Range, toCurve, zoomed } from "../curves";
+import { type Curve, groupsOf, inGroup, type Range, toCurve } from "../curves";
 import { h, short } from "../dom";
-import { asList, asObject, type Frame, frame, onKey, type Traits } from "../frame";
+import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { INKS, Plot } from "../plot";
+import { Zoom } from "../zoom";
 
 interface Finding {
   check: string;
@@ -31,7 +32,10 @@ class CurveView {
   private hidden = new Set<string>();
   private log = false;
   private smooth = 0;
-  private zoom: Range | null = null;
+  private readonly zoom = new Zoom(
+    () => this.bounds(),
+    () => this.draw(),
+  );
   private group = "";
   private width = 600;
 
@@ -51,7 +55,7 @@ class CurveView {
     );
     this.frame.root.append(this.head, this.bar, this.legend, plots, this.found);
     this.drawBar();
-    this.listen(plots);
+    this.zoom.listen(plots, this.frame.root, (event) => this.stepAt(event));
     this.size =
       typeof ResizeObserver === "undefined" ? null : new ResizeObserver(([entry]) => this.resized(entry));
     this.size?.observe(plots);
@@ -131,13 +135,9 @@ class CurveView {
       h("label", {}, "show", this.groups),
       h("label", {}, log, "logarithmic"),
       h("label", {}, "smoothing", smooth),
-      button("+", "Zoom in", () => this.zoomBy(0.5)),
-      button("−", "Zoom out", () => this.zoomBy(2)),
-      button("all", "Show all steps", () =>
-        this.change(() => {
-          this.zoom = null;
-        }),
-      ),
+      button("+", "Zoom in", () => this.zoom.by(0.5)),
+      button("−", "Zoom out", () => this.zoom.by(2)),
+      button("all", "Show all steps", () => this.zoom.all()),
     );
   }
 
@@ -176,12 +176,18 @@ class CurveView {
     return { low, high };
   }
 
+  private stepAt(event: PointerEvent): number {
+    const box = this.main.node.getBoundingClientRect();
+    const x = (event.clientX - box.left) * (this.width / (box.width || this.width));
+    return this.main.stepAt(x, this.zoom.range);
+  }
+
   private draw(): void {
     const chosen = inGroup(this.curves, this.group);
     const shown = chosen.map((curve) =>
       this.hidden.has(curve.name) ? { ...curve, steps: [], values: [], low: null, high: null } : curve,
     );
-    const steps = this.zoom ?? this.bounds();
+    const steps = this.zoom.range;
     const markers = this.findings.map((f) => ({
       step: f.step,
       label: `${f.check}: ${f.says}`,
@@ -235,80 +241,6 @@ class CurveView {
     if (!this.hidden.delete(name)) this.hidden.add(name);
     this.draw();
   }
-
-  private zoomBy(factor: number, at = 0.5): void {
-    const bounds = this.bounds();
-    const next = zoomed(this.zoom ?? bounds, factor, at, bounds);
-    this.zoom = next.low <= bounds.low && next.high >= bounds.high ? null : next;
-    this.draw();
-  }
-
-  private move(part: number): void {
-    if (this.zoom === null) return;
-    const bounds = this.bounds();
-    const width = this.zoom.high - this.zoom.low;
-    const low = Math.max(bounds.low, Math.min(bounds.high - width, this.zoom.low + part * width));
-    this.zoom = { low, high: low + width };
-    this.draw();
-  }
-
-  /** Dragging over the plot zooms to that stretch, a double click shows all; plus, minus and arrows do the same. */
-  private listen(plots: HTMLElement): void {
-    let from: number | null = null;
-    const step = (event: PointerEvent): number => {
-      const box = this.main.node.getBoundingClientRect();
-      const x = (event.clientX - box.left) * (this.width / (box.width || this.width));
-      return this.main.stepAt(x, this.zoom ?? this.bounds());
-    };
-    plots.addEventListener("pointerdown", (event) => {
-      from = step(event);
-    });
-    plots.addEventListener("pointerup", (event) => {
-      const [a, b] = [from, step(event)];
-      from = null;
-      if (a === null || Math.abs(a - b) < 2) return;
-      this.change(() => {
-        this.zoom = { low: Math.min(a, b), high: Math.max(a, b) };
-      });
-    });
-    plots.addEventListener("dblclick", () =>
-      this.change(() => {
-        this.zoom = null;
-      }),
-    );
-    plots.addEventListener("keydown", (event) => {
-      if (event.key === "+" || event.key === "=") this.zoomBy(0.5);
-      else if (event.key === "-") this.zoomBy(2);
-      else if (event.key === "0")
-        this.change(() => {
-          this.zoom = null;
-        });
-      else return;
-      event.stopPropagation();
-    });
-    onKey(this.frame.root, (event) => {
-      if (event.target !== plots || !/^Arrow(Left|Right)$/.test(event.key)) return;
-      event.preventDefault();
-      this.move(event.key === "ArrowLeft" ? -0.25 : 0.25);
-    });
-  }
-}
-
-/** Curves with "loss" in their names are shown together, and every other one by itself. */
-function groupsOf(curves: readonly Curve[]): string[] {
-  const losses = curves.some(isLoss);
-  return [
-    ...(losses ? ["loss"] : []),
-    ...curves.filter((curve) => !isLoss(curve)).map((curve) => curve.name),
-  ];
-}
-
-function inGroup(curves: readonly Curve[], group: string): Curve[] {
-  return curves.filter((curve) => (group === "loss" && isLoss(curve)) || curve.name === group);
-}
-
-function isLoss(curve: Curve): boolean {
-  return curve.name.toLowerCase().includes("loss");
 }
 
 export default {

@@ -2,8 +2,8 @@
 // healthy range of steps is shaded. A click shows the histograms of one parameter.
 
 import type { RenderProps } from "@anywidget/types";
-import { h, short } from "../dom";
-import { asList, asObject, type Frame, frame, onKey, roving, type Traits } from "../frame";
+import { h, onlyBox, short } from "../dom";
+import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { bar, type Column, Grid } from "../grid";
 import { type Bins, histograms } from "../heat";
 import { decades, num } from "../numbers";
@@ -39,10 +39,7 @@ class Gradients {
     this.frame = frame(props.model, props.el, "Gradients", { data: this.update });
     this.grid = new Grid("Parameters", this.columns(), spoken, this.show, (p) => this.mark(p));
     this.frame.root.append(this.head, this.bar, this.grid.node, this.detail);
-    roving(this.frame.root, "[data-place]");
-    onKey(this.frame.root, (event) => {
-      if (event.key === "Escape") this.grid.choose(-1);
-    });
+    this.grid.listen(this.frame.root);
     this.update();
   }
 
@@ -123,17 +120,12 @@ class Gradients {
       h("p", { class: "nbd-quiet" }, `${String(data.says ?? "")}. Logarithmic scales. ${healthy}`),
       this.frame.status,
     );
-    const box = h("input", {
-      type: "checkbox",
-      checked: this.matrices,
-      on: {
-        change: () => {
-          this.matrices = box.checked;
-          this.draw();
-        },
-      },
-    });
-    this.bar.replaceChildren(h("label", {}, box, "weight matrices only"));
+    this.bar.replaceChildren(
+      onlyBox("weight matrices only", this.matrices, (on) => {
+        this.matrices = on;
+        this.draw();
+      }),
+    );
     this.draw();
   };
 

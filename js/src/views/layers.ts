@@ -1,8 +1,8 @@
 // Every module of a model: shapes, parameters, time, memory and what was found at it; a click shows one by itself.
 
 import type { RenderProps } from "@anywidget/types";
-import { h, short } from "../dom";
-import { asList, asObject, type Frame, frame, onKey, roving, type Traits } from "../frame";
+import { h, onlyBox, short } from "../dom";
+import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { bar, type Column, Grid } from "../grid";
 import { bytes, large, num } from "../numbers";
 
@@ -41,10 +41,7 @@ class Layers {
     this.frame = frame(props.model, props.el, "Layers", { data: this.update });
     this.grid = new Grid("Modules", this.columns(), spoken, this.show, (layer) => layer.severity);
     this.frame.root.append(this.head, this.bar, this.grid.node, this.detail);
-    roving(this.frame.root, "[data-place]");
-    onKey(this.frame.root, (event) => {
-      if (event.key === "Escape") this.grid.choose(-1);
-    });
+    this.grid.listen(this.frame.root);
     this.update();
   }
 
@@ -107,17 +104,12 @@ class Layers {
       h("p", { class: "nbd-quiet" }, String(data.says ?? "")),
       this.frame.status,
     );
-    const box = h("input", {
-      type: "checkbox",
-      checked: this.leaves,
-      on: {
-        change: () => {
-          this.leaves = box.checked;
-          this.draw();
-        },
-      },
-    });
-    this.bar.replaceChildren(h("label", {}, box, "innermost modules only"));
+    this.bar.replaceChildren(
+      onlyBox("innermost modules only", this.leaves, (on) => {
+        this.leaves = on;
+        this.draw();
+      }),
+    );
     this.draw();
   };
 
