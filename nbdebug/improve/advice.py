@@ -1,10 +1,17 @@
-"""What to do about each share of the error, in the order of the Full Stack Deep Learning lecture."""
+"""What to do about each share of the error, in the order of the lecture, as far as this model leaves it to do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-__all__ = ["ADVICE", "Advice"]
+from torch import nn
+
+from nbdebug.decision_tree.improving import IMPROVEMENTS, LESS_REGULARISATION, MORE_NORMALISATION
+from nbdebug.subject import Subject, unwrap
+
+__all__ = ["ADVICE", "Advice", "Fact", "facts_about", "fitted"]
 
 
 @dataclass(frozen=True)
@@ -16,48 +23,51 @@ class Advice:
     steps: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Fact:
+    """What this model says about one thing to try, and whether it leaves anything to do there."""
+
+    says: str
+    leaves_to_do: bool
+
+
 ADVICE = {
-    advice.part: advice
-    for advice in (
-        Advice(
-            "avoidable bias",
-            "The model underfits: reduce bias first, in this order.",
-            (
-                "Make the model bigger: more layers, or more units in each.",
-                "Regularise less: dropout, weight decay, augmentation.",
-                "Look at the errors on the training data: nbdebug.analyse_errors(model, train).",
-                "Take an architecture that is known to solve this kind of problem.",
-                "Tune: the learning rate first; nbdebug.tune does it.",
-                "Add features.",
-            ),
-        ),
-        Advice(
-            "variance",
-            "The model overfits: reduce variance, in this order.",
-            (
-                "Get more training data.",
-                "Add normalisation layers.",
-                "Augment the data.",
-                "Regularise more: weight decay, dropout.",
-                "Look at the errors on the validation data: nbdebug.analyse_errors(model, val).",
-                "Take another architecture, or tune this one.",
-                "As the last resort: stop early, remove features, make the model smaller.",
-            ),
-        ),
-        Advice(
-            "distribution shift",
-            "The data that counts differs from the data it learned from.",
-            (
-                "Look at the errors on val_shifted and collect training data like them: "
-                "nbdebug.analyse_errors(model, val_shifted, against=val).",
-                "Synthesise data like them.",
-                "Adapt to the new domain: fine-tune on what labelled data there is of it.",
-            ),
-        ),
-        Advice(
-            "validation overfitting",
-            "The validation set was used too often, or is too small.",
-            ("Draw a new validation set from the test's distribution.", "Make it larger."),
-        ),
+    part: Advice(part, says, IMPROVEMENTS[cured])
+    for part, cured, says in (
+        ("avoidable bias", "underfitting", "The model underfits: reduce bias first, in this order."),
+        ("variance", "overfitting", "The model overfits: reduce variance, in this order."),
+        ("distribution shift", "distribution shift", "The data that counts differs from the data it learned from."),
+        ("validation overfitting", "validation overfitting", "The validation set was used too often, or is too small."),
     )
 }
+
+
+def facts_about(subject: Subject) -> dict[str, Fact]:
+    """Read off the model and its optimizer what they say about single things to try."""
+    modules = list(unwrap(subject.model).modules())
+    dropped = [float(module.p) for module in modules if isinstance(module, nn.modules.dropout._DropoutNd)]
+    norms = sum("Norm" in type(module).__name__ for module in modules)
+    strongest = max([0.0, *dropped])
+    decays = [float(group.get("weight_decay", 0.0)) for group in getattr(subject.optimizer, "param_groups", ())]
+    held = [f"dropout of {strongest:g}"] if strongest else []
+    held += [f"weight decay of {max(decays):g}"] if decays and max(decays) else []
+    facts = {}
+    if held:
+        facts[LESS_REGULARISATION] = Fact(f"this model has {' and '.join(held)}", True)
+    elif decays:  # without the optimizer nobody knows
+        facts[LESS_REGULARISATION] = Fact("this model has no dropout, and its optimizer no weight decay", False)
+    there = f"this model has {norms} norm layers" if norms != 1 else "this model has one norm layer"
+    facts[MORE_NORMALISATION] = Fact(there if norms else "this model has no norm layer", not norms)
+    return facts
+
+
+def fitted(advice: Advice, facts: Mapping[str, Fact]) -> Advice:
+    """Add what is known of the model, and move to the end what it leaves nothing to do about; the order stays."""
+
+    def told(step: str) -> str:
+        return f"{step} Here: {facts[step].says}." if step in facts else step
+
+    def waits(step: Any) -> bool:
+        return step in facts and not facts[step].leaves_to_do
+
+    return replace(advice, steps=tuple(told(step) for step in sorted(advice.steps, key=waits)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,12 @@ from nbdebug.control import Control
 from nbdebug.errors import BadInput, plainly
 from nbdebug.exhibit import Bars, Table
 from nbdebug.finding import plain
-from nbdebug.improve.advice import ADVICE, Advice
+from nbdebug.improve.advice import ADVICE, Advice, Fact, facts_about, fitted
 from nbdebug.improve.scoring import Metric, Scores, scored
 from nbdebug.progress import control_shown
 from nbdebug.subject import Feed, Subject
 
-__all__ = ["Decomposition", "Part", "decompose"]
+__all__ = ["Decomposition", "Part", "decompose", "decomposed"]
 
 RESAMPLES = 2000
 
@@ -70,12 +70,8 @@ class Decomposition:
     @property
     def bar(self) -> Bars:
         """The shares as bars."""
-        return Bars(
-            tuple(p.name for p in self.parts),
-            tuple(p.value for p in self.parts),
-            "Where the error comes from",
-            unit=self.measure,
-        )
+        names, values = (p.name for p in self.parts), (p.value for p in self.parts)
+        return Bars(tuple(names), tuple(values), "Where the error comes from", unit=self.measure)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything that can be written down."""
@@ -94,10 +90,14 @@ class Decomposition:
 
         return pd.DataFrame([vars(part) for part in self.parts]).set_index("name")
 
+    @property
+    def _errors(self) -> str:
+        return f"{self.measure}: " + ", ".join(f"{name} {value:.4g}" for name, value in self.errors.items())
+
     def __str__(self) -> str:
         """Give the table, the likeliest share first in the advice, as a terminal shows it."""
         widest = max(len(part.name) for part in self.parts)
-        lines = [f"{self.measure}: " + ", ".join(f"{name} {value:.4g}" for name, value in self.errors.items())]
+        lines = [self._errors]
         lines += [f"  {p.name:<{widest}}  {p.value:8.4g}  [{p.low:.4g}, {p.high:.4g}]" for p in self.parts]
         for advice in self.advice:
             lines += [advice.says, *(f"  {i}. {step}" for i, step in enumerate(advice.steps, 1))]
@@ -106,9 +106,9 @@ class Decomposition:
     def _repr_html_(self) -> str:
         from nbdebug.show.page import drawn, lines, page, table
 
-        advice = [part for advice in self.advice for part in (lines([advice.says]), lines(advice.steps, numbered=True))]
+        advice = [text for one in self.advice for text in (lines([one.says]), lines(one.steps, numbered=True))]
         shares = table(self.table.columns, self.table.rows)
-        return page("Where the error comes from", drawn(self.bar, str(self)), shares, *advice, lines(self.notes))
+        return page(self._errors, drawn(self.bar, str(self)), shares, *advice, lines(self.notes))
 
 
 @plainly
@@ -133,41 +133,51 @@ def decompose(
     squared errors, or what `metric(output, target)` gives for each sample. The model runs on a copy in eval mode.
     """
     _checked(target_error, metric)
-    loaders = {"train": train, "val": val, "val_shifted": val_shifted, "test": test}
     subject = Subject(model, train, val_loader=val, test_loader=test)
-    scores: dict[str, Scores] = {}
+    shifted = Feed(val_shifted, "val_shifted") if val_shifted is not None else None
     with control_shown(progress, "judging samples") as control:
-        for name, loader in loaders.items():
-            if loader is not None:
-                scores[name] = _scores(subject, loader, name, metric, samples, seconds, control)
-    return _decomposed(scores, target_error, np.random.default_rng(seed))
+        return decomposed(
+            subject,
+            shifted,
+            target_error=target_error,
+            metric=metric,
+            samples=samples,
+            seconds=seconds,
+            seed=seed,
+            control=control,
+        )
 
 
-def _scores(
-    subject: Subject, loader: Any, name: str, metric: Metric | None, samples: int, seconds: float, control: Control
-) -> Scores:
-    feed = {"train": subject.feed, "val": subject.val_feed, "test": subject.test_feed}.get(name) or Feed(loader, name)
-    return scored(subject, feed, split=name, metric=metric, samples=samples, seconds=seconds, control=control)
+def decomposed(
+    subject: Subject,
+    shifted: Feed | None = None,
+    *,
+    target_error: float | None = None,
+    metric: Metric | None = None,
+    samples: int = 4096,
+    seconds: float = 30.0,
+    seed: int = 0,
+    control: Control | None = None,
+) -> Decomposition:
+    """Split the error as `decompose` does, for a subject that has validation data, under reins that exist already."""
+    feeds = {"train": subject.feed, "val": subject.val_feed, "val_shifted": shifted, "test": subject.test_feed}
+    scores = {
+        name: scored(subject, feed, split=name, metric=metric, samples=samples, seconds=seconds, control=control)
+        for name, feed in feeds.items()
+        if feed is not None
+    }
+    return _decomposed(scores, target_error, facts_about(subject), np.random.default_rng(seed))
 
 
-def _decomposed(scores: dict[str, Scores], target_error: float | None, rng: np.random.Generator) -> Decomposition:
+def _decomposed(
+    scores: dict[str, Scores], target_error: float | None, facts: Mapping[str, Fact], rng: np.random.Generator
+) -> Decomposition:
     means = {name: _resampled(score.errors, rng) for name, score in scores.items()}
-    floor = target_error or 0.0
-    last = "val_shifted" if "val_shifted" in scores else "val"
-    steps: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
-        ("avoidable bias", lambda m: m["train"] - floor, "training error beyond the irreducible: underfitting"),
-        ("variance", lambda m: m["val"] - m["train"], "validation beyond training error: overfitting"),
-    ]
-    if "val_shifted" in scores:
-        shift = "the test's kind of data beyond the training's"
-        steps.append(("distribution shift", lambda m: m["val_shifted"] - m["val"], shift))
-    if "test" in scores:
-        used = "test beyond validation error" + ("" if last == "val_shifted" else "; holds shift, too")
-        steps.append(("validation overfitting", lambda m: m["test"] - m[last], used))
     errors = {name: score.mean for name, score in scores.items()}
+    floor = target_error or 0.0
     known = "what you named" if target_error is not None else "not named, so it counts as 0"
     parts = [Part("irreducible error", floor, floor, floor, known)]
-    for name, share, says in steps:
+    for name, share, says in _shares(scores, floor):
         low, high = np.quantile(share(means), (0.025, 0.975))
         parts.append(Part(name, float(share(errors)), float(low), float(high), says))
     return Decomposition(
@@ -175,9 +185,25 @@ def _decomposed(scores: dict[str, Scores], target_error: float | None, rng: np.r
         errors,
         {name: len(score.errors) for name, score in scores.items()},
         tuple(parts),
-        _advice(parts),
+        _advice(parts, facts),
         _notes(scores, target_error),
     )
+
+
+def _shares(scores: Collection[str], floor: float) -> list[tuple[str, Callable[[dict[str, Any]], Any], str]]:
+    """Say for each share how it follows from the errors of the splits that there are."""
+    last = "val_shifted" if "val_shifted" in scores else "val"
+    shares: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+        ("avoidable bias", lambda m: m["train"] - floor, "training error beyond the irreducible: underfitting"),
+        ("variance", lambda m: m["val"] - m["train"], "validation beyond training error: overfitting"),
+    ]
+    if "val_shifted" in scores:
+        shift = "the test's kind of data beyond the training's"
+        shares.append(("distribution shift", lambda m: m["val_shifted"] - m["val"], shift))
+    if "test" in scores:
+        used = "test beyond validation error" + ("" if last == "val_shifted" else "; holds shift, too")
+        shares.append(("validation overfitting", lambda m: m["test"] - m[last], used))
+    return shares
 
 
 def _resampled(errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -186,10 +212,10 @@ def _resampled(errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.array([errors[rng.integers(0, size, size)].mean() for _ in range(RESAMPLES)])
 
 
-def _advice(parts: list[Part]) -> tuple[Advice, ...]:
-    """Give the advice for every share that is surely there, the largest first."""
+def _advice(parts: list[Part], facts: Mapping[str, Fact]) -> tuple[Advice, ...]:
+    """Give the advice for every share that is surely there, the largest first, as it fits this model."""
     sure = sorted((part for part in parts if part.name in ADVICE and part.is_sure), key=lambda part: -part.value)
-    return tuple(ADVICE[part.name] for part in sure)
+    return tuple(fitted(ADVICE[part.name], facts) for part in sure)
 
 
 def _notes(scores: dict[str, Scores], target_error: float | None) -> tuple[str, ...]:

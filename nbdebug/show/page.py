@@ -37,7 +37,9 @@ def code(text: str) -> str:
 def drawn(exhibit: Exhibit, label: str, width: int = 560) -> str:
     """Give an exhibit as an image, which sites that show notebooks leave alone."""
     address = as_svg_address(exhibit, label)
-    return f'<p><img src="{address}" alt="{_text(label)}" width="{width}"></p>' if address else ""
+    return (
+        f'<p><img src="{address}" alt="{_text(label)}" width="{width}" style="max-width:100%"></p>' if address else ""
+    )
 
 
 def pictures(items: Sequence[tuple[np.ndarray, str]], size: int = 96) -> str:

@@ -13,6 +13,7 @@ from nbdebug.report import Report
 from nbdebug.report.page import as_fragment
 from nbdebug.session import Session
 from nbdebug.widgets.face import Face, heading, prose
+from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.panels import Changed, questions_panel, thresholds_panel
 
 __all__ = ["Pane"]
@@ -23,8 +24,17 @@ Try = Callable[[Finding, int], None]
 class Pane:
     """Fills the right side of the wizard for one step, or for a whole stage, and renews only what has changed."""
 
-    def __init__(self, session: Session, face: Face, stale: set[str], try_remedy: Try, changed: Changed) -> None:
+    def __init__(
+        self,
+        session: Session,
+        face: Face,
+        stale: set[str],
+        try_remedy: Try,
+        changed: Changed,
+        improving: Improving | None = None,
+    ) -> None:
         self.session, self.face, self._stale = session, face, stale
+        self._improving = improving or Improving(session)
         self._try, self._changed = try_remedy, changed
         self.step = ""
         self.checks: tuple[str, ...] = ()
@@ -42,10 +52,16 @@ class Pane:
         self._seen = None
         self.refresh()
 
+    @property
+    def jobs(self) -> tuple[str | Decompose, ...]:
+        """What the step's button does: its checks, or the decomposition of the error."""
+        return (Decompose(),) if self._improving.about(self.step) else self.checks
+
     def refresh(self) -> None:
         """Renew what results change: the findings with their remedies, and what is next."""
         results = [result for result in self.session.journal.results if result.check in self.checks]
-        seen = [(id(r), *(str(v) for f in r.findings for v in f.verifications)) for r in results]
+        seen: list[Any] = [(id(r), *(str(v) for f in r.findings for v in f.verifications)) for r in results]
+        seen.append(id(self._improving.result))
         if seen != self._seen:
             self._seen = seen
             self._show_results(results)
@@ -63,6 +79,8 @@ class Pane:
         return [step for stage in stages(self.session.registry) for step in stage.steps]
 
     def _about(self, chosen: str) -> tuple[str, str, tuple[str, ...]]:
+        if (improving := self._improving.about(chosen)) is not None:
+            return (*improving, ())
         for stage in stages(self.session.registry):
             if stage.id == chosen:
                 return stage.title, "", stage.checks
@@ -73,7 +91,7 @@ class Pane:
 
     def _show_results(self, results: list[Any]) -> None:
         if not results:
-            self.face.show_result("", [])
+            self.face.show_result(self._improving.fragment if self._improving.about(self.step) else "", [])
             return
         whole = report_of(self.session)
         findings = [finding for finding in whole.findings if finding.check in self.checks]

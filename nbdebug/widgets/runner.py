@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nbdebug.finding import Finding
 from nbdebug.session import Session
+from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 
 __all__ = ["Runner", "Trial"]
@@ -26,23 +27,26 @@ class Trial:
         return f"{self.check}, a remedy on a copy"
 
 
-class Runner(Worker["str | Trial"]):
-    """One queue of checks and trials for one session."""
+class Runner(Worker["str | Trial | Decompose"]):
+    """One queue of checks, trials and the decomposition of the error for one session."""
 
-    def __init__(self, session: Session, tell: Tell) -> None:
-        self.session = session
+    def __init__(self, session: Session, tell: Tell, improving: Improving | None = None) -> None:
+        self.session, self._improving = session, improving or Improving(session)
         self.outcome = ""  # of the newest trial, in words
         super().__init__(self._run, session.control, tell)
 
-    def _run(self, job: str | Trial) -> None:
+    def _run(self, job: str | Trial | Decompose) -> None:
         self.outcome = ""
         if isinstance(job, str):
             self.session.run([job])
+            return
+        if isinstance(job, Decompose):
+            self._improving.run()
             return
         # A trial has sessions of its own, which would take the reins' progress for themselves; Cancel is shared.
         reins = copy.copy(self.session.control)
         self.outcome = str(job.finding.verify(job.number, control=reins, progress=self.session.journal.tell))
 
-    def _undone(self, job: str | Trial) -> None:
+    def _undone(self, job: str | Trial | Decompose) -> None:
         if isinstance(job, str):
             self.session.journal.forget({job})

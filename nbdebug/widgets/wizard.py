@@ -18,6 +18,7 @@ from nbdebug.report import Report
 from nbdebug.session import Session
 from nbdebug.subject import Subject
 from nbdebug.widgets.face import Face
+from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
 from nbdebug.widgets.pane import Pane
 from nbdebug.widgets.runner import Runner, Trial
@@ -56,6 +57,7 @@ class Wizard:
         self._told = self._begun = 0.0
         self._running = ""
         self._stale: set[str] = set()
+        self.improving = Improving(self.session)
         self.face = Face(self._rows(), self._guarded)
         self._connect()
         self._listen()
@@ -87,7 +89,7 @@ class Wizard:
         old, self._arguments = self.session, arguments
         self._hush()
         self._stale.update(hand_over(old, session, set(changes)))
-        self.session = session
+        self.session, self.improving = session, Improving(session)
         self._listen()
         self.face.tree.stages = self._rows()
         self._show_step()
@@ -125,7 +127,7 @@ class Wizard:
     def _connect(self) -> None:
         face = self.face
         face.symptom.value = self.session.journal.symptom or "unknown"
-        face.on_click(face.run_step, lambda: self._start(self.pane.checks))
+        face.on_click(face.run_step, lambda: self._start(self.pane.jobs))
         face.on_click(face.run_all, lambda: self._start(self._every_check()))
         face.on_click(face.skip, self._skip)
         face.on_click(face.stop, self._cancel)
@@ -135,8 +137,8 @@ class Wizard:
         face.tree.observe(lambda change: self._guarded(self._show_step), "selected")
 
     def _listen(self) -> None:
-        self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold)
-        self.runner = Runner(self.session, self._on_state)
+        self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold, self.improving)
+        self.runner = Runner(self.session, self._on_state, self.improving)
         self._unsubscribe = self.session.journal.subscribe(self._on_event)
 
     def _hush(self) -> None:
@@ -159,7 +161,8 @@ class Wizard:
 
     def _rows(self) -> Any:
         results = {result.check: result for result in self.session.journal.results}
-        return stage_rows(stages(self.session.registry), results, self._running, self._stale)
+        rows = stage_rows(stages(self.session.registry), results, self._running, self._stale)
+        return [*rows, self.improving.row(self._running)] if self.improving.is_offered else rows
 
     def _choose_symptom(self) -> None:
         self.session.complain(self.face.symptom.value)
@@ -192,10 +195,10 @@ class Wizard:
         self.face.tree.stages = self._rows()
         self._go_to_next()
 
-    def _start(self, checks: Iterable[str]) -> None:
+    def _start(self, jobs: Iterable[str | Decompose]) -> None:
         self.face.busy("starting")
-        self._stale.difference_update(checks)
-        self.runner.start(list(checks))
+        self._stale.difference_update(job for job in jobs if isinstance(job, str))
+        self.runner.start(list(jobs))
 
     def _try(self, finding: Finding, number: int) -> None:
         self.face.busy("starting")

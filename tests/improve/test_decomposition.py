@@ -109,3 +109,15 @@ def test_nan_outputs_are_refused() -> None:
     values = loader_of(x, y.float()[:, None])
     with pytest.raises(nbdebug.BadInput, match="no number"):
         nbdebug.decompose(line, values, values, progress=False)
+
+
+def test_advice_fits_the_model() -> None:
+    """What the model leaves nothing to do about goes to the end, and the rest keeps the order of the lecture."""
+    x, y = pixels()
+    plain = trained(network(256), x[:60], y[:60])
+    normed = trained(nn.Sequential(nn.LayerNorm(64), network(256)), x[:60], y[:60])
+    loaders = loader_of(x[:60], y[:60]), loader_of(x[300:900], y[300:900])
+    first, second = (nbdebug.decompose(model, *loaders, progress=False).advice[0].steps for model in (plain, normed))
+    assert first[1].endswith("Here: this model has no norm layer.")
+    assert second[-1].endswith("Here: this model has one norm layer.")
+    assert [*second[:1], *second[1:-1]] == [first[0], *first[2:]]
