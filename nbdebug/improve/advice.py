@@ -50,7 +50,8 @@ def facts_about(subject: Subject) -> dict[str, Fact]:
     strongest = max([0.0, *dropped])
     decays = [float(group.get("weight_decay", 0.0)) for group in getattr(subject.optimizer, "param_groups", ())]
     held = [f"dropout of {strongest:g}"] if strongest else []
-    held += [f"weight decay of {max(decays):g}"] if decays and max(decays) else []
+    decay = max([0.0, *decays])
+    held += [f"weight decay of {decay:g}"] if decay else []
     facts = {}
     if held:
         facts[LESS_REGULARISATION] = Fact(f"this model has {' and '.join(held)}", True)
