@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,10 @@ class Control:
             raise Cancelled("cancelled by the user")
         if self.seconds_left < 0:
             raise OutOfTime("the time limit was reached")
+
+    def shared(self) -> Control:
+        """Give reins for a session within this one: the same cancel and the same clock, with a listener of its own."""
+        return copy.copy(self)
 
     def reset(self) -> None:
         """Forget a cancel or an interrupt that has been obeyed, so that the next run can begin."""

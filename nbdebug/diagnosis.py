@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
-from nbdebug.decision_tree import checks_for, find_symptom, stages
+from nbdebug.decision_tree import checks_for, find_symptom, tree_order
 from nbdebug.errors import plainly
 from nbdebug.options import checked_ids, checked_options
 from nbdebug.progress import progress_bar
@@ -113,7 +113,7 @@ def diagnose(
         started = time.perf_counter()
         session.run(todo)
     if tell_apart and not quick and not any("was stopped" in note for note in session.journal.notes):
-        arbitrate(session, _tree_order(session), shown=progress)
+        arbitrate(session, tree_order(session.registry), shown=progress)
     return report_of(session, seconds=time.perf_counter() - started)
 
 
@@ -139,8 +139,4 @@ def _reading_order(session: Session) -> list[str]:
     """Give every check in the order of the tree, behind those that answer the user's complaint itself."""
     symptom = session.journal.symptom
     first = find_symptom(symptom).answered_by if symptom else ()
-    return [*first, *(check for check in _tree_order(session) if check not in first)]
-
-
-def _tree_order(session: Session) -> list[str]:
-    return [check for stage in stages(session.registry) for check in stage.checks]
+    return [*first, *(check for check in tree_order(session.registry) if check not in first)]

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from nbdebug.finding import SEVERITIES, Finding
 
-__all__ = ["CURES", "folded", "ranked"]
+__all__ = ["CURES", "TOLD", "folded", "ranked"]
 
+TOLD = "told apart"  # in a finding's evidence: what was seen when it alone was cured on a copy, in words
 CURES = "cures alone"  # in a finding's evidence: the alarms that went when it alone was cured on a copy
 
 

@@ -59,7 +59,7 @@ export function frame(
 }
 
 /** Hides the static picture of the same view for as long as the live one is there. */
-function cover(key: unknown): Listener {
+export function cover(key: unknown): Listener {
   if (typeof key !== "string" || !/^[0-9a-f]+$/.test(key)) return () => {};
   const name = `.nbdebug-static-${key}`;
   const style = h("style", {}, `${name}, .jp-OutputArea-child:has(> * ${name}) { display: none; }`);

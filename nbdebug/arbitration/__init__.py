@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from nbdebug.arbitration.rivals import Rival, Trial, outcomes_in, rivals_in, told, verdict
+from nbdebug.arbitration.planning import Experiment, planned
+from nbdebug.arbitration.rivals import MOST_RIVALS, Rival, Trial, outcomes_in, rivals_in, told, verdict, worth_asking
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence import Overfit
 from nbdebug.finding import Finding
 from nbdebug.journal import Event
 from nbdebug.progress import progress_line
-from nbdebug.ranking import ranked
+from nbdebug.ranking import TOLD, ranked
 from nbdebug.session import Session
 from nbdebug.subject import Subject
 from nbdebug.twin import interrupts_held
 
-__all__ = ["Trial", "arbitrate"]
+__all__ = ["Experiment", "Trial", "arbitrate", "planned", "tell_apart"]
 
+Listener = Callable[[Event], None]
 SECONDS = 45.0  # for all trials together; what is known by then counts
-MOST_RIVALS = 4
 
 
 def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, seconds: float = SECONDS) -> list[Trial]:
@@ -61,6 +63,26 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
     return trials
 
 
+def tell_apart(session: Session, experiment: Experiment, order: Sequence[str], listen: Listener) -> str:
+    """Make one experiment, write what was seen into the journal, and say it.
+
+    Unlike `arbitrate` it raises `Cancelled`, with nothing written, so that whoever gave way can begin again.
+    """
+    findings = ranked(session.journal.findings, order)
+    outcomes = outcomes_in(findings)
+    rivals = [rival for rival in rivals_in(findings) if rival.check == experiment.cure]
+    with session.control.limit(SECONDS):
+        try:
+            trials = _Bench(session, findings, outcomes, order, listen).cure(rivals)
+        except OutOfTime:
+            trials = []
+    if not trials:
+        _write_untold(session, experiment.cure)
+        return f"{experiment.cure} could not be cured on a copy so that something follows"
+    _write(session, trials, outcomes)
+    return verdict(trials, outcomes)
+
+
 class _Bench:
     """Where suspects are cured on copies, and the checks of the other alarms are asked again."""
 
@@ -70,7 +92,7 @@ class _Bench:
         findings: Sequence[Finding],
         outcomes: Sequence[str],
         order: Sequence[str],
-        listen: Callable[[Event], None],
+        listen: Listener,
     ) -> None:
         self.session, self.outcomes, self.order, self.listen = session, outcomes, list(order), listen
         self.causes = [rival.check for rival in rivals_in(findings)]
@@ -91,7 +113,7 @@ class _Bench:
     def _asked(self, subject: Subject, cured: Sequence[str]) -> Trial:
         patched = Session(
             subject,
-            control=self.session.control,
+            control=self.session.control.shared(),  # an inner session would take the reins' progress for itself
             thresholds=self.session.thresholds,
             known=self.session.registry,
             seed=self.session.seed,
@@ -102,7 +124,7 @@ class _Bench:
                 raise NotApplicable(f"the remedy does not cure {check} itself, so that nothing would follow")
         gone, stayed = [], []
         learns, loss = self._yardstick(patched)
-        for check in self._worth_asking(cured):
+        for check in worth_asking(cured, self.outcomes, self.causes, self.order):
             self.session.control.poll()
             result = patched.run_check(check)
             if any(f.is_alarm for f in result.findings) or (check in self.outcomes and not learns):
@@ -113,15 +135,6 @@ class _Bench:
             raise NotApplicable("no other alarm could be asked again")
         return Trial(tuple(cured), tuple(gone), tuple(stayed), loss)
 
-    def _worth_asking(self, cured: Sequence[str]) -> list[str]:
-        """Give the alarms that could follow from these: how training comes out, and causes later in the tree."""
-        first = min(self._place(check) for check in cured)
-        later = [check for check in self.causes if self._place(check) > first]
-        return [check for check in dict.fromkeys((*self.outcomes, *later)) if check not in cured]
-
-    def _place(self, check: str) -> int:
-        return self.order.index(check) if check in self.order else len(self.order)
-
     def _yardstick(self, patched: Session) -> tuple[bool, float | None]:
         """Say whether one batch is learned now, and to which loss: an alarm that only falls silent is not cured."""
         try:
@@ -129,6 +142,14 @@ class _Bench:
         except NotApplicable:
             return True, None
         return curve.learned, curve.last
+
+
+def _write_untold(session: Session, check: str) -> None:
+    """Keep that it was tried in vain, so that it is not offered again."""
+    for result in session.journal.results:
+        if result.check == check:
+            kept = [replace(f, evidence={**f.evidence, TOLD: "It could not be cured alone."}) for f in result.findings]
+            session.journal.write(result.with_findings(tuple(kept)))
 
 
 def _write(session: Session, trials: Sequence[Trial], outcomes: Sequence[str]) -> None:

@@ -6,10 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nbdebug.finding import Finding
-from nbdebug.ranking import CURES, folded
+from nbdebug.ranking import CURES, TOLD, folded
 from nbdebug.remedy import Remedy
 
-__all__ = ["OUTCOMES", "Rival", "Trial", "outcomes_in", "rivals_in", "told", "verdict"]
+__all__ = [
+    "MOST_RIVALS",
+    "OUTCOMES",
+    "Rival",
+    "Trial",
+    "listed",
+    "outcomes_in",
+    "rivals_in",
+    "told",
+    "verdict",
+    "worth_asking",
+]
 
 # How a training comes out: any of the other illnesses may be behind these, whether or not it says so.
 OUTCOMES = (
@@ -20,6 +31,7 @@ OUTCOMES = (
     "learns-without-inputs",
     "loss-metric-disagree",
 )
+MOST_RIVALS = 4
 MOST_PLACES = 5  # patches of one check, one for each place
 
 
@@ -43,8 +55,8 @@ class Trial:
     def __str__(self) -> str:
         """Give one part of a sentence."""
         names = " and ".join(self.cured)
-        parts = [f"{_list(self.gone)} {'goes' if len(self.gone) == 1 else 'go'}"] if self.gone else []
-        parts += [f"{_list(self.stayed)} {'stays' if len(self.stayed) == 1 else 'stay'}"] if self.stayed else []
+        parts = [f"{listed(self.gone)} {'goes' if len(self.gone) == 1 else 'go'}"] if self.gone else []
+        parts += [f"{listed(self.stayed)} {'stays' if len(self.stayed) == 1 else 'stay'}"] if self.stayed else []
         loss = f" (the loss on one batch ends at {self.loss:.3g})" if self.loss is not None else ""
         return f"with {names}{' alone' if len(self.cured) == 1 else ''} cured, {' and '.join(parts)}{loss}"
 
@@ -69,17 +81,27 @@ def rivals_in(ranked: Sequence[Finding]) -> list[Rival]:
     return rivals if len(rivals) > 1 else []
 
 
+def worth_asking(
+    cured: Sequence[str], outcomes: Sequence[str], causes: Sequence[str], order: Sequence[str]
+) -> list[str]:
+    """Give the alarms that could follow from these: how training comes out, and causes later in the tree."""
+    place = {check: number for number, check in enumerate(order)}
+    first = min(place.get(check, len(place)) for check in cured)
+    later = [check for check in causes if place.get(check, len(place)) > first]
+    return [check for check in dict.fromkeys((*outcomes, *later)) if check not in cured]
+
+
 def verdict(trials: Sequence[Trial], outcomes: Sequence[str]) -> str:
     """Say in one note what was tried, what was seen, and what follows."""
     seen = "; ".join(str(trial) for trial in trials)
     curing = [trial for trial in trials if set(trial.gone) & set(outcomes)]
     alone = _roots([trial for trial in curing if len(trial.cured) == 1])
     if len(alone) == 1:
-        follows = f"{alone[0].cured[0]} is the cause of {_list([c for c in alone[0].gone if c in outcomes])}."
+        follows = f"{alone[0].cured[0]} is the cause of {listed([c for c in alone[0].gone if c in outcomes])}."
     elif alone:
-        follows = f"each of {_list([trial.cured[0] for trial in alone])} is enough to mend."
+        follows = f"each of {listed([trial.cured[0] for trial in alone])} is enough to mend."
     elif curing:
-        follows = f"none alone is enough: mend {_list(curing[0].cured)} together."
+        follows = f"none alone is enough: mend {listed(curing[0].cured)} together."
     else:
         follows = "none of these is the whole cause."
     return f"Told apart on copies: {seen}. So {follows}"
@@ -111,10 +133,11 @@ def _with(finding: Finding, trial: Trial | None, cured_by_one: set[str]) -> Find
     explains = [check for check in (*finding.explains, *trial.gone) if check not in disproved]
     return replace(
         finding,
-        evidence={**finding.evidence, "told apart": f"{trial}.", CURES: list(trial.gone)},
+        evidence={**finding.evidence, TOLD: f"{trial}.", CURES: list(trial.gone)},
         explains=tuple(dict.fromkeys(explains)),
     )
 
 
-def _list(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Give names as a part of a sentence."""
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

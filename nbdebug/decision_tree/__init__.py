@@ -18,6 +18,7 @@ from nbdebug.decision_tree.walking import (
     stages,
     step_of,
     symptoms,
+    tree_order,
     whole_tree,
 )
 
@@ -45,5 +46,6 @@ __all__ = [
     "stages",
     "step_of",
     "symptoms",
+    "tree_order",
     "whole_tree",
 ]

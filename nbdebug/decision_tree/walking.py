@@ -21,6 +21,7 @@ __all__ = [
     "stages",
     "step_of",
     "symptoms",
+    "tree_order",
     "whole_tree",
 ]
 
@@ -117,6 +118,11 @@ def order_for(symptom: str = "", known: Registry = registry) -> list[tuple[Stage
     first = [(*steps[name], lead.why) for lead in chosen.leads for name in lead.steps if name in steps]
     rest = [(stage, step, step.why) for name, (stage, step) in steps.items() if name not in chosen.steps]
     return [*first, *rest]
+
+
+def tree_order(known: Registry = registry) -> list[str]:
+    """Give the ids of every check in the order of the tree."""
+    return [check for stage in stages(known) for check in stage.checks]
 
 
 def checks_for(symptom: str = "", known: Registry = registry) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from nbdebug.control import Control
+from nbdebug.show.output import Output, in_notebook
 
-__all__ = ["View", "in_notebook"]
+__all__ = ["View"]
 
 
 class View:
@@ -19,11 +19,10 @@ class View:
     actions: tuple[tuple[str, str], ...] = ()  # what a plain button can ask for, with its text
 
     def __init__(self, control: Control | None = None) -> None:
-        self._key = secrets.token_hex(4)
+        self._output = Output()
         self._control = control or Control()
         self._widget: Any = None
         self._worker: Any = None
-        self._still: Any = None  # the static output, once it is shown
 
     @property
     def data(self) -> dict[str, Any]:
@@ -49,7 +48,7 @@ class View:
 
             # Made here, in the cell that shows it, because a worker counts the cells from its own on.
             self._worker = Worker(self._answer, self._control, self._tell)
-            self._widget = viewer(self.name, self.data, self.html, key=self._key, actions=self.actions)
+            self._widget = viewer(self.name, self.data, self.html, key=self._output.key, actions=self.actions)
             self._widget.observe(lambda change: self._asked(change["new"]), "request")
         return self._widget
 
@@ -83,37 +82,20 @@ class View:
         return self.html
 
     def _ipython_display_(self) -> None:
-        """Show the live view and, as an output of its own, the static picture, which the live view hides.
-
-        A notebook that is reopened without its kernel shows an error in the place of a live view, and whatever other
-        forms that same output had are lost; so the picture has to be an output of its own.
-        """
-        if not in_notebook():
+        """Show the live view and the static picture, which the live view hides; in a terminal, the text."""
+        if in_notebook():
+            self._output.show(self.widget, repr(self), self._static_forms())
+        else:
             sys.stdout.write(f"{self}\n")
-            return
-        from IPython.display import display
-
-        live = self.widget._repr_mimebundle_() or {}
-        data, metadata = live if isinstance(live, tuple) else (live, {})
-        display({**data, "text/plain": repr(self)}, metadata=metadata, raw=True)
-        self._still = display(self._static_forms(), raw=True, display_id=True)
 
     def _static_forms(self) -> dict[str, str]:
         import base64
 
-        forms = {"text/html": f'<div class="nbdebug-static nbdebug-static-{self._key}">{self.html}</div>'}
+        forms = {"text/html": self.html}
         if self.png:
             forms["image/png"] = base64.b64encode(self.png).decode("ascii")
         return {**forms, "text/plain": str(self)}
 
     def _keep(self) -> None:
         """Put what is seen now into the static picture that stays in the notebook."""
-        if self._still is not None:
-            self._still.update(self._static_forms(), raw=True)
-
-
-def in_notebook() -> bool:
-    """Whether this runs in a Jupyter kernel, where widgets can be shown."""
-    shell = sys.modules.get("IPython")
-    running = shell.get_ipython() if shell is not None else None
-    return running is not None and hasattr(running, "kernel")
+        self._output.keep(self._static_forms)

@@ -29,10 +29,10 @@ def prose(html: str) -> str:
 class Face:
     """The widgets of one wizard: the tree at the left, and at the right the step from its question to its result."""
 
-    def __init__(self, rows: Any, guard: Guard) -> None:
+    def __init__(self, rows: Any, guard: Guard, key: str = "") -> None:
         self._guard = guard
         self._trials: list[widgets.Button] = []
-        self.tree = stage_tree(rows)
+        self.tree = stage_tree(rows, key=key)
         self.symptom = widgets.Dropdown(
             options=[(symptom.words, symptom.id) for symptom in symptoms()],
             description="What is wrong?",
@@ -46,9 +46,11 @@ class Face:
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
         self.save = _button("Export report")
         self.result, self.remedies, self.next = widgets.HTML(), widgets.VBox(), widgets.HTML()
+        self.apart, self.doubt = _button("Tell them apart"), widgets.HTML(layout=_beside())
         self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
         # No accordion: its icon needs a font that not every server gives.
-        self.fold = widgets.ToggleButton(description="Thresholds of this step", layout=widgets.Layout(width="auto"))
+        short = widgets.Layout(width="auto", align_self="flex-start")
+        self.fold = widgets.ToggleButton(description="Thresholds of this step", layout=short)
         self.fold.observe(self._unfold, "value")
         self.stop.disabled = True
         self.view = self._arranged()
@@ -57,10 +59,11 @@ class Face:
         wrap = widgets.Layout(flex_flow="row wrap", align_items="center")
         buttons = widgets.HBox([self.run_step, self.skip, self.run_all, self.stop], layout=wrap)
         onward = widgets.HBox([self.next, self.go], layout=wrap)
+        self._doubts = widgets.HBox([self.apart, self.doubt], layout=_wrapped(display="none"))
         export = widgets.HBox([self.path, self.save], layout=wrap)
         step = [self.symptom, self.question, self.why, self.questions, buttons, self.progress, self.status]
         right = widgets.VBox(
-            [*step, self.result, self.remedies, onward, self.fold, self.thresholds, export],
+            [*step, self.result, self.remedies, self._doubts, onward, self.fold, self.thresholds, export],
             layout=widgets.Layout(flex="1 1 320px", min_width="0", padding="0 0 0 12px"),
         )
         left = widgets.Box([self.tree], layout=widgets.Layout(flex="0 1 300px", min_width="240px"))
@@ -78,22 +81,24 @@ class Face:
     def busy(self, text: str) -> None:
         """Show that something runs or waits."""
         self.say(text)
-        self.stop.disabled = False
-        for button in (self.run_step, self.run_all, self.skip, *self._trials):
-            button.disabled = True
+        self._switch(running=True)
 
     def idle(self, text: str, *, done: bool) -> None:
         """Show that nothing runs any more."""
         self.say(text)
         self.progress.value = 1.0 if done else 0.0
-        self.stop.disabled = True
-        for button in (self.run_step, self.run_all, self.skip, *self._trials):
-            button.disabled = False
+        self._switch(running=False)
 
-    def tell(self, fraction: float, text: str) -> None:
-        """Show how far it is."""
+    def _switch(self, *, running: bool) -> None:
+        self.stop.disabled = not running
+        for button in (self.run_step, self.run_all, self.skip, self.apart, *self._trials):
+            button.disabled = running
+
+    def tell(self, fraction: float, text: str, seconds: float = 0.0) -> None:
+        """Show how far it is after so many seconds, and how long it still takes, once that can be said."""
         self.progress.value = fraction
-        self.say(text)
+        known = fraction >= 0.1 and seconds >= 1
+        self.say(f"{text} · about {seconds * (1 - fraction) / fraction:.0f} s left" if known else text)
 
     def say(self, text: str) -> None:
         """Show one line about what goes on, as text, whatever is in it."""
@@ -120,9 +125,14 @@ class Face:
             button.disabled = not self.stop.disabled
             self.on_click(button, act)
             self._trials.append(button)
-            text = widgets.HTML(prose(escape(says)), layout=widgets.Layout(flex="1 1 240px", min_width="0"))
-            rows.append(widgets.HBox([button, text], layout=widgets.Layout(flex_flow="row wrap")))
+            text = widgets.HTML(prose(escape(says)), layout=_beside())
+            rows.append(widgets.HBox([button, text], layout=_wrapped()))
         _exchange(self.remedies, rows)
+
+    def show_doubt(self, says: str) -> None:
+        """Offer the experiment that tells the remaining causes apart; nothing where there is none."""
+        self.doubt.value = prose(escape(says))
+        self._doubts.layout.display = "" if says else "none"
 
     def show_next(self, what: str, why: str, *, elsewhere: bool) -> None:
         """Show what is recommended next, and why."""
@@ -136,6 +146,15 @@ class Face:
 
 def _row(**more: str) -> widgets.Layout:
     return widgets.Layout(width="100%", **more)
+
+
+def _wrapped(**more: str) -> widgets.Layout:
+    return widgets.Layout(flex_flow="row wrap", **more)
+
+
+def _beside() -> widgets.Layout:
+    """Give the layout of a text beside a button."""
+    return widgets.Layout(flex="1 1 240px", min_width="0")
 
 
 def _button(text: str, style: str = "") -> widgets.Button:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from nbdebug.decision_tree import Next, Step, next_step, questions, stages
+from nbdebug.arbitration import Experiment, planned
+from nbdebug.decision_tree import Next, Step, next_step, questions, stages, tree_order
 from nbdebug.diagnosis import report_of
 from nbdebug.finding import Finding
 from nbdebug.report import Report
@@ -116,7 +117,13 @@ class Pane:
         fresh = [result for result in journal.results if result.check not in self._stale]
         return next_step(fresh, journal.answers, journal.symptom, self.session.registry)
 
+    def experiments(self) -> list[Experiment]:
+        """Give the experiment that tells the remaining causes apart; empty where there is none."""
+        plan = planned(self.session, tree_order(self.session.registry))
+        return [plan] if plan is not None else []
+
     def _show_next(self) -> None:
+        self.face.show_doubt(" ".join(experiment.says for experiment in self.experiments()))
         advice = self._advice()
         what = advice.step.question if advice.step is not None else ""
         what = what or (f"mend {advice.mend.check}." if advice.mend is not None else "")

@@ -1,10 +1,11 @@
-"""Run checks and try remedies from a button: the queue of the wizard."""
+"""Run checks, try remedies and tell causes apart from a button: the queue of the wizard."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 
+from nbdebug.arbitration import Experiment, tell_apart
+from nbdebug.decision_tree import tree_order
 from nbdebug.finding import Finding
 from nbdebug.session import Session
 from nbdebug.widgets.improving import Decompose, Improving
@@ -27,26 +28,28 @@ class Trial:
         return f"{self.check}, a remedy on a copy"
 
 
-class Runner(Worker["str | Trial | Decompose"]):
-    """One queue of checks, trials and the decomposition of the error for one session."""
+class Runner(Worker["str | Trial | Experiment | Decompose"]):
+    """One queue for one session: checks, trials, experiments that tell causes apart, and the error's decomposition."""
 
     def __init__(self, session: Session, tell: Tell, improving: Improving | None = None) -> None:
         self.session, self._improving = session, improving or Improving(session)
-        self.outcome = ""  # of the newest trial, in words
+        self.outcome = ""  # of the newest trial or experiment, in words
         super().__init__(self._run, session.control, tell)
 
-    def _run(self, job: str | Trial | Decompose) -> None:
+    def _run(self, job: str | Trial | Experiment | Decompose) -> None:
         self.outcome = ""
+        journal = self.session.journal
         if isinstance(job, str):
             self.session.run([job])
-            return
-        if isinstance(job, Decompose):
+        elif isinstance(job, Decompose):
             self._improving.run()
-            return
-        # A trial has sessions of its own, which would take the reins' progress for themselves; Cancel is shared.
-        reins = copy.copy(self.session.control)
-        self.outcome = str(job.finding.verify(job.number, control=reins, progress=self.session.journal.tell))
+        elif isinstance(job, Experiment):
+            self.outcome = tell_apart(self.session, job, tree_order(self.session.registry), journal.tell)
+        else:
+            # A trial has sessions of its own, which would take the reins' progress for themselves; Cancel is shared.
+            reins = self.session.control.shared()
+            self.outcome = str(job.finding.verify(job.number, control=reins, progress=journal.tell))
 
-    def _undone(self, job: str | Trial | Decompose) -> None:
+    def _undone(self, job: str | Trial | Experiment | Decompose) -> None:
         if isinstance(job, str):
             self.session.journal.forget({job})

@@ -44,12 +44,13 @@ class StageTree(anywidget.AnyWidget):
 
     stages: Any = traitlets.List().tag(sync=True)
     selected = traitlets.Unicode().tag(sync=True)
+    key = traitlets.Unicode().tag(sync=True)  # of the static output that it takes the place of
 
-    def __init__(self, stages: Sequence[Stage] = (), selected: str = "") -> None:
+    def __init__(self, stages: Sequence[Stage] = (), selected: str = "", key: str = "") -> None:
         # Read here and not in the class body: the module can then be imported without the bundle.
         script, style = bundle.read("stage_tree")
         self.add_traits(_esm=traitlets.Unicode(script).tag(sync=True), _css=traitlets.Unicode(style).tag(sync=True))
-        super().__init__(stages=list(stages), selected=selected)
+        super().__init__(stages=list(stages), selected=selected, key=key)
 
     @traitlets.validate("stages")
     def _validate_stages(self, proposal: dict[str, Any]) -> list[Stage]:
@@ -97,10 +98,14 @@ class PlainStageTree(ipywidgets.VBox):
         self.selected = dict(_rows(self.stages))[place]["id"]
 
 
-def stage_tree(stages: Sequence[Stage] = (), selected: str = "") -> StageTree | PlainStageTree:
-    """Return the tree with its own front end where that was built, else one of plain ipywidgets."""
-    kind = StageTree if bundle.is_usable("stage_tree") else PlainStageTree
-    return kind(stages, selected)
+def stage_tree(stages: Sequence[Stage] = (), selected: str = "", key: str = "") -> StageTree | PlainStageTree:
+    """Return the tree with its own front end where that was built, else one of plain ipywidgets.
+
+    `key` names the static output that is hidden while the tree is live.
+    """
+    if bundle.is_usable("stage_tree"):
+        return StageTree(stages, selected, key)
+    return PlainStageTree(stages, selected)
 
 
 def checked(stages: Sequence[Stage]) -> list[Stage]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
 
+from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
-from nbdebug.decision_tree import checks_for, stages
+from nbdebug.decision_tree import checks_for, stages, tree_order
 from nbdebug.diagnosis import report_of
 from nbdebug.errors import NbdebugError
 from nbdebug.finding import Finding, Result
 from nbdebug.journal import Event
 from nbdebug.report import Report
+from nbdebug.report.page import as_fragment
 from nbdebug.session import Session
+from nbdebug.show.output import Output, live_forms
 from nbdebug.subject import Subject
 from nbdebug.widgets.face import Face
-from nbdebug.widgets.improving import Decompose, Improving
+from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
 from nbdebug.widgets.pane import Pane
 from nbdebug.widgets.runner import Runner, Trial
@@ -58,7 +61,8 @@ class Wizard:
         self._running = ""
         self._stale: set[str] = set()
         self.improving = Improving(self.session)
-        self.face = Face(self._rows(), self._guarded)
+        self._output = Output()
+        self.face = Face(self._rows(), self._guarded, self._output.key)
         self._connect()
         self._listen()
         self._go_to_next()
@@ -76,7 +80,9 @@ class Wizard:
     def run(self) -> Report:
         """Run the whole tree here and now, on the calling thread, so that Ctrl-C works; give the report."""
         self.session.run(self._every_check())
+        arbitrate(self.session, tree_order(self.session.registry), shown=False)
         self._refresh()
+        self._keep()
         return self.report
 
     def update(self, **changes: Any) -> None:
@@ -96,7 +102,8 @@ class Wizard:
 
     def take_over(self, old: Wizard) -> None:
         """Keep what still holds of an earlier wizard, and end that one."""
-        changed = {name for name in {*self._arguments, *old._arguments} if not self._same(old, name)}
+        mine, theirs = self._arguments, old._arguments
+        changed = {name for name in {*mine, *theirs} if mine.get(name) is not theirs.get(name)}
         self._stale.update(hand_over(old.session, self.session, changed) | old._stale)
         selected = old.face.tree.selected
         old.close()
@@ -104,9 +111,6 @@ class Wizard:
         self.face.tree.stages = self._rows()
         self.face.tree.selected = selected
         self._show_step()
-
-    def _same(self, old: Wizard, name: str) -> bool:
-        return self._arguments.get(name) is old._arguments.get(name)
 
     def close(self) -> None:
         """Stop everything and take the widgets down."""
@@ -120,9 +124,21 @@ class Wizard:
         )
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        shown = self.view._repr_mimebundle_(**options)
-        data, metadata = shown if isinstance(shown, tuple) else (shown, {})
-        return {**(data or {}), "text/plain": repr(self)}, metadata
+        return live_forms(self.view, repr(self), **options)
+
+    def _ipython_display_(self) -> None:
+        """Show the cell and, hidden while that is live, what it has found, which stays in the saved notebook."""
+        self._output.show(self.view, repr(self), self._static_forms())
+
+    def _static_forms(self) -> dict[str, str]:
+        report = self.report
+        if not report.results:  # that nothing ran must not look as if nothing was found
+            return {"text/html": "<p>nbdebug wizard: nothing was run yet.</p>", "text/plain": repr(self)}
+        return {"text/html": as_fragment(report), "text/plain": f"{self!r}\n{report}"}
+
+    def _keep(self) -> None:
+        """Put what was found so far into the output that stays."""
+        self._output.keep(self._static_forms)
 
     def _connect(self) -> None:
         face = self.face
@@ -131,6 +147,7 @@ class Wizard:
         face.on_click(face.run_all, lambda: self._start(self._every_check()))
         face.on_click(face.skip, self._skip)
         face.on_click(face.stop, self._cancel)
+        face.on_click(face.apart, lambda: self._start(self.pane.experiments()))
         face.on_click(face.go, self._go_to_next)
         face.on_click(face.save, self._export)
         face.on_change(face.symptom, self._choose_symptom)
@@ -195,14 +212,14 @@ class Wizard:
         self.face.tree.stages = self._rows()
         self._go_to_next()
 
-    def _start(self, jobs: Iterable[str | Decompose]) -> None:
-        self.face.busy("starting")
-        self._stale.difference_update(job for job in jobs if isinstance(job, str))
-        self.runner.start(list(jobs))
+    def _start(self, jobs: Sequence[Any]) -> None:
+        if jobs:
+            self.face.busy("starting")
+            self._stale.difference_update(job for job in jobs if isinstance(job, str))
+            self.runner.start(jobs)
 
     def _try(self, finding: Finding, number: int) -> None:
-        self.face.busy("starting")
-        self.runner.start([Trial(finding.check, finding.where, number, finding)])
+        self._start([Trial(finding.check, finding.where, number, finding)])
 
     def _cancel(self) -> None:
         self.face.say("stopping")
@@ -220,6 +237,7 @@ class Wizard:
             self.face.busy({"running": f"checking {text}"}.get(state, text))
         else:
             self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
+            self._keep()
 
     def _on_event(self, event: Event) -> None:
         """Hear from the journal; progress is passed on at most a few times a second."""
@@ -228,11 +246,4 @@ class Wizard:
             self.face.tell(0.0, event.text)
         elif event.kind == "progress" and time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
             self._told = time.monotonic()
-            self.face.tell(event.fraction, f"{event.text}{_left(event.fraction, self._told - self._begun)}")
-
-
-def _left(fraction: float, seconds: float) -> str:
-    """Say how long it still takes, once that can be said."""
-    if fraction < 0.1 or seconds < 1:
-        return ""
-    return f" · about {seconds * (1 - fraction) / fraction:.0f} s left"
+            self.face.tell(event.fraction, event.text, self._told - self._begun)

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 import nbdebug
-from nbdebug.show import view as showing
+from nbdebug.show.output import in_notebook
 from nbdebug.widgets import bundle
 from nbdebug.widgets.viewer import PlainViewer, Viewer
 from tests.zoo.tabular import digits
@@ -37,7 +37,7 @@ def test_elsewhere_it_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     """In a script or a terminal, the text is printed."""
     nbdebug.show_batch(digits())._ipython_display_()
     assert "Batch 1 of 29" in capsys.readouterr().out
-    assert not showing.in_notebook()
+    assert not in_notebook()
 
 
 def wait(view: Any) -> None:

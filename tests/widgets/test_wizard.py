@@ -257,3 +257,47 @@ def test_waits_for_a_cell_and_gives_way_to_one(monkeypatch: pytest.MonkeyPatch) 
     assert session.journal.results[0].status in ("clean", "found")
     runner.close()
     assert not any(shell.events.functions.values())
+
+
+def hasty_and_frozen() -> dict[str, Any]:
+    """Give a set-up with two suspects: a rate far too high, and a layer that is frozen."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    model[2].weight.requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=30.0)
+    return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+
+
+def test_two_causes_are_told_apart_by_the_cheapest_experiment() -> None:
+    """Where two causes are left, the wizard offers one experiment at a time, says its cost, and shows what it told."""
+    wizard = nbdebug.wizard(**hasty_and_frozen())
+    assert wizard.face._doubts.layout.display == "none"
+    wizard.session.run(["frozen-parameters", "learning-rate-too-high", "batch-not-memorised", "update-ratio-off"])
+    wizard._refresh()
+    assert len(wizard.pane.experiments()) == 1 and wizard.face._doubts.layout.display == ""
+    assert "tells them apart" in wizard.face.doubt.value and " s)" in wizard.face.doubt.value
+    told: list[str] = []
+    wizard.session.journal.subscribe(lambda event: told.append(event.kind))
+    listener = wizard.session.control.on_progress
+    for _ in range(3):  # at most one a suspect
+        if not wizard.pane.experiments():
+            break
+        wizard.face.apart.click()
+        wait(wizard, 120)
+        assert "Told apart on copies" in wizard.face.status.value
+    assert not wizard.pane.experiments()
+    assert "progress" in told and wizard.session.control.on_progress == listener  # inner sessions took nothing over
+    assert wizard.report.findings[0].check == "learning-rate-too-high"
+    assert wizard.face._doubts.layout.display == "none"
+    wizard.close()
+
+
+def test_what_stays_in_the_notebook_says_what_was_found() -> None:
+    """Before anything ran it says so; afterwards the finding is in it."""
+    wizard = nbdebug.wizard(**softmaxed())
+    assert "nothing was run" in wizard._static_forms()["text/html"]
+    wizard.session.run(["softmax-before-cross-entropy"])
+    forms = wizard._static_forms()
+    assert "softmax-before-cross-entropy" in forms["text/html"] and "<script" not in forms["text/html"]
+    assert "softmax-before-cross-entropy" in forms["text/plain"]
+    wizard.close()

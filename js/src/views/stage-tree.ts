@@ -2,11 +2,13 @@
 // only ever written as text. Rows are updated in place, so that focus and scroll position survive.
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
+import { cover } from "../frame";
 import { describe, destination, ICONS, type Row, type Stage, tabStop, toRows } from "../stages";
 
 interface Traits {
   stages: Stage[];
   selected: string;
+  key: string;
 }
 
 interface Line {
@@ -38,7 +40,9 @@ class TreeView {
     this.model.on("change:selected", this.mark);
     // Jupyter takes arrow keys and Enter in the capture phase of the document, so this has to come before it.
     window.addEventListener("keydown", this.press, true);
+    const uncover = cover(this.model.get("key"));
     return () => {
+      uncover();
       this.model.off("change:stages", this.update);
       this.model.off("change:selected", this.mark);
       window.removeEventListener("keydown", this.press, true);

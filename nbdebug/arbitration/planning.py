@@ -1,0 +1,70 @@
+"""Which experiment tells the causes that are left apart, and what it costs: no experiment yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nbdebug.arbitration.rivals import MOST_RIVALS, listed, outcomes_in, rivals_in, worth_asking
+from nbdebug.evidence import Overfit
+from nbdebug.ranking import CURES, TOLD, ranked
+from nbdebug.session import Session
+
+__all__ = ["Experiment", "planned"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Cure one suspect alone on a copy, and ask the checks again that found what it may be the cause of."""
+
+    cure: str
+    rivals: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    asks: tuple[str, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        """Say what is done."""
+        return f"{self.cure}, cured alone on a copy"
+
+    @property
+    def says(self) -> str:
+        """Why it is worth making, and what it takes."""
+        return (
+            f"{listed(self.rivals)} may each be the cause of {listed(self.outcomes)}. The cheapest experiment that "
+            f"tells them apart: cure {self.cure} alone on a copy, and ask {listed(self.asks)} again (about "
+            f"{max(1.0, self.seconds):.0f} s)."
+        )
+
+
+def planned(session: Session, order: Sequence[str]) -> Experiment | None:
+    """Give the cheapest experiment that tells the remaining causes apart; None where nothing is left to tell.
+
+    Its cost is what the experiments behind the same checks took before.
+    """
+    findings = ranked(session.journal.findings, order)
+    outcomes = outcomes_in(findings)
+    if not outcomes or any(set(f.evidence.get(CURES, ())) & set(outcomes) for f in findings):
+        return None
+    rivals = rivals_in(findings)[:MOST_RIVALS]
+    tried = {finding.check for finding in findings if TOLD in finding.evidence}
+    causes = [rival.check for rival in rivals]
+    plans = []
+    for rival in rivals:
+        asks = worth_asking([rival.check], outcomes, causes, order)
+        if rival.remedies and rival.check not in tried and asks:
+            cost = _seconds(session, (rival.check, *asks))
+            plans.append(Experiment(rival.check, tuple(causes), outcomes, tuple(asks), cost))
+    return min(plans, key=lambda plan: plan.seconds, default=None)
+
+
+def _seconds(session: Session, checks: Iterable[str]) -> float:
+    """Give how long everything took that these checks are judged by."""
+    kinds: list[type] = [Overfit, *(n.kind for c in checks for n in session.registry.checks[c].needs.values())]
+    probes: set[str] = set()
+    while kinds:
+        probe = session.registry.probes.get(kinds.pop())
+        if probe is not None and probe.name not in probes:
+            probes.add(probe.name)
+            kinds += [need.kind for need in probe.needs.values()]
+    return sum(session.timings.get(name, 0.0) for name in probes)

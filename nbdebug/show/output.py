@@ -1,0 +1,56 @@
+"""The two outputs of a cell: a live view, and beside it the static form that stays when the kernel is gone.
+
+A notebook that is reopened without its kernel shows an error in the place of a live view, and whatever other forms that
+same output had are lost; so what stays has to be an output of its own. The live view hides it by its key.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["Output", "in_notebook", "live_forms"]
+
+
+class Output:
+    """What one cell shows; `key` names the static form, for the live view to hide it."""
+
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(4)
+        self._still: Any = None  # the static output, once it is shown
+
+    def show(self, widget: Any, text: str, forms: Mapping[str, str]) -> None:
+        """Display the live view, and the static forms under it; without a notebook, the text."""
+        from IPython.display import display
+
+        if not in_notebook():
+            sys.stdout.write(f"{text}\n")
+            return
+        data, metadata = live_forms(widget, text)
+        display(data, metadata=metadata, raw=True)
+        self._still = display(self._marked(forms), raw=True, display_id=True)
+
+    def keep(self, forms: Callable[[], Mapping[str, str]]) -> None:
+        """Put what is seen now into the static output, if it is shown."""
+        if self._still is not None:
+            self._still.update(self._marked(forms()), raw=True)
+
+    def _marked(self, forms: Mapping[str, str]) -> dict[str, str]:
+        page = f'<div class="nbdebug-static nbdebug-static-{self.key}">{forms["text/html"]}</div>'
+        return {**forms, "text/html": page}
+
+
+def live_forms(widget: Any, text: str, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give the forms and the metadata of a widget's output, with a text of our own."""
+    live = widget._repr_mimebundle_(**options) or {}
+    data, metadata = live if isinstance(live, tuple) else (live, {})
+    return {**data, "text/plain": text}, metadata
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a Jupyter kernel, where widgets can be shown."""
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return running is not None and hasattr(running, "kernel")
