@@ -8,7 +8,9 @@ ENV := $(VENV)/.made
 NPM := js/node_modules/.made
 FRONT := nbdebug/widgets/static/.made
 WORKERS ?= 2
-JS_SOURCES := $(wildcard js/src/*.ts js/src/*/*) js/build.mjs
+JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs
+# Where the JupyterLab of the environment looks for extensions; a link, so that it always has what was built last.
+LABEXTENSION := $(VENV)/share/jupyter/labextensions/nbdebug
 NODE_IS_NEW := process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)
 HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >/dev/null 2>&1 && echo yes)
 
@@ -62,14 +64,14 @@ pictures: env front chromium  ## Take the screenshots of docs/images/ anew.
 	for view in batch activations gradients layers curve; do cp build/shots/$$view-lab-light.png docs/images/$$view.png; done
 
 clean:  ## Remove the environment and everything that was built.
-	rm -rf $(VENV) build dist report.html report.ipynb js/node_modules nbdebug/widgets/static
+	rm -rf $(VENV) build dist report.html report.ipynb js/node_modules js/lab/built nbdebug/widgets/static
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 
 # --- what the targets above need --------------------------------------------------------------------------
 
 env: $(ENV)
-front: $(if $(HAS_NODE),$(FRONT),no-node)
+front: $(if $(HAS_NODE),$(FRONT) $(LABEXTENSION),no-node)
 
 .PHONY: need-node no-node
 need-node:
@@ -94,6 +96,10 @@ $(NPM): js/package.json js/package-lock.json
 $(FRONT): $(NPM) $(JS_SOURCES)
 	npm --prefix js run --silent build
 	@touch $@
+
+$(LABEXTENSION): $(ENV)
+	@mkdir -p $(@D)
+	@rm -rf $@ && ln -s ../../../../js/lab/built/nbdebug $@
 
 chromium:
 	@bash scripts/chromium.sh

@@ -1,7 +1,7 @@
 """Builds the front end into the package whenever a wheel, an editable install or an sdist is made.
 
 A missing or failing Node must never stop an installation: the custom views then fall back to plain
-ipywidgets, and this hook says so, as the views do when they are first shown.
+ipywidgets, the JupyterLab extension is left out, and this hook says so, as the views do when they are first shown.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+EXTENSION = "js/lab/built/nbdebug"
 TIMEOUT = 600  # seconds for each npm command: a registry out of reach must not hang an installation
 
 
@@ -27,11 +28,14 @@ class FrontEndHook(BuildHookInterface[Any]):
         root = Path(self.root)
         if os.environ.get("NBDEBUG_SKIP_JS"):
             print("nbdebug: NBDEBUG_SKIP_JS is set, so the front end is not built.", file=sys.stderr)
-        elif not is_fresh(root) and (problem := build(root / "js")):
+            return
+        if not is_fresh(root) and (problem := build(root / "js")):
             say(
                 f"nbdebug: {problem} The front end was not built: the custom views will fall back to plain "
-                "ipywidgets. Everything else works."
+                "ipywidgets, and JupyterLab gets no extension. Everything else works."
             )
+        if (root / EXTENSION / "package.json").is_file() and self.target_name == "wheel":
+            build_data["shared_data"][EXTENSION] = "share/jupyter/labextensions/nbdebug"
 
 
 def build(js: Path) -> str:
@@ -39,10 +43,13 @@ def build(js: Path) -> str:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "Node.js (20 or newer, with npm) was not found on the PATH."
+    environment = os.environ | {"NPM_CONFIG_OMIT": "dev"}  # what checks the sources is not needed to build them
     for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         command = [npm, *arguments]
         try:
-            done = subprocess.run(command, cwd=js, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT)
+            done = subprocess.run(
+                command, cwd=js, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"`npm {arguments[0]}` did not finish: {error}."
         if done.returncode:
@@ -58,7 +65,9 @@ def is_fresh(root: Path) -> bool:
     if (root / "PKG-INFO").is_file():
         return True  # an unpacked sdist brings its bundle along; its file times say nothing
     js = root / "js"
-    sources = [path for path in (js / "src").rglob("*") if path.is_file()]
+    folders = [js / "src", *(js / "lab" / name for name in ("src", "style", "schema"))]
+    sources = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    sources += [js / "lab" / name for name in ("build.mjs", "package.json", "install.json")]
     sources += [js / name for name in ("package.json", "package-lock.json", "build.mjs")]
     newest = max(path.stat().st_mtime for path in sources if path.is_file())
     return all(path.stat().st_mtime >= newest for path in bundles(root))
@@ -70,11 +79,12 @@ def missing(root: Path) -> list[Path]:
 
 
 def bundles(root: Path) -> list[Path]:
-    """Return the files that js/build.mjs makes, one for each script and style sheet in js/src/views."""
+    """Return what js/build.mjs makes: a file for each script and style sheet in js/src/views, and the extension."""
     static = root / "nbdebug" / "widgets" / "static"
     suffixes = {".ts": ".js", ".css": ".css"}
     views = sorted((root / "js" / "src" / "views").iterdir())
-    return [static / (view.stem.replace("-", "_") + suffixes[view.suffix]) for view in views if view.suffix in suffixes]
+    made = [static / (view.stem.replace("-", "_") + suffixes[view.suffix]) for view in views if view.suffix in suffixes]
+    return [*made, root / EXTENSION / "package.json"]
 
 
 def say(message: str) -> None:

@@ -1,10 +1,11 @@
 // Bundles every view in src/views into the Python package: `stage-tree.ts` becomes `stage_tree.js`, and the
 // style sheet beside it `stage_tree.css`. A view that grows past its budget fails the build, because
-// anywidget repeats the bundle in the saved state of each instance.
+// anywidget repeats the bundle in the saved state of each instance. The JupyterLab extension is built beside them.
 import { readdirSync, statSync } from "node:fs";
 import { basename, dirname, extname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { buildLab } from "./lab/build.mjs";
 
 const BUDGET = 20_000;
 const here = dirname(fileURLToPath(import.meta.url));
@@ -34,3 +35,6 @@ for (const file of sources) {
     process.exitCode = 1;
   }
 }
+
+const { path, size } = await buildLab();
+console.log(`${relative(join(here, ".."), path)}  ${size} bytes`);

@@ -28,7 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("progress", "report"),
     ("verifying", "arbitration"),
     ("diagnosis", "watch", "instruments", "postmortem", "adapters"),
-    ("improve", "show", "widgets", "magics", "__main__"),
+    ("improve", "show", "widgets", "magics", "lab", "__main__"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
@@ -85,7 +85,7 @@ def test_checks_see_evidence_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_below_knows_widgets(path: Path) -> None:
-    if part_of(path) in {"widgets", "magics", "watch", "show", "report", "__main__"}:
+    if part_of(path) in {"widgets", "magics", "lab", "watch", "show", "report", "__main__"}:
         return
     names = {name.split(".")[0] for name in imports(path, lazy=True)}
     assert not names & {"ipywidgets", "anywidget", "bqplot", "IPython", "traitlets"}

@@ -14,13 +14,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PARTS = ("nbdebug", "js", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
 STATIC = "nbdebug/widgets/static"
+EXTENSION = "js/lab/built/nbdebug"
 BUNDLE = {f"{STATIC}/stage_tree.js", f"{STATIC}/stage_tree.css"}
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of what a wheel is built from, as a fresh clone has it: without anything built."""
-    leave = shutil.ignore_patterns("node_modules", "static", "__pycache__")
+    leave = shutil.ignore_patterns("node_modules", "static", "built", "__pycache__")
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, tmp_path / part, ignore=leave)
@@ -73,12 +74,22 @@ def test_what_npm_builds_is_in_the_wheel(tree: Path) -> None:
     assert "fall back" not in said
 
 
+def test_the_extension_is_where_jupyterlab_looks_and_not_in_the_package_as_well(tree: Path) -> None:
+    build = f"mkdir -p ../{EXTENSION}/static && touch ../{EXTENSION}/package.json ../{EXTENSION}/static/entry.js"
+    names, _ = wheel(tree, fake_node(tree / "bin", f'[ "$1" = ci ] || {{ {build}; }}'))
+    of_extension = {name for name in names if name.endswith(("/package.json", "/entry.js"))}
+    assert {name.split(".data/", 1)[-1] for name in of_extension} == {
+        "data/share/jupyter/labextensions/nbdebug/package.json",
+        "data/share/jupyter/labextensions/nbdebug/static/entry.js",
+    }
+
+
 @pytest.mark.parametrize("older", [False, True], ids=["fresh", "stale"])
 def test_npm_runs_only_for_a_bundle_older_than_its_sources(tree: Path, older: bool) -> None:
-    (tree / STATIC).mkdir()
     views = [path for path in (tree / "js/src/views").iterdir() if path.suffix in (".ts", ".css")]
     every = {f"{STATIC}/{path.stem.replace('-', '_')}{path.suffix.replace('.ts', '.js')}" for path in views}
-    for name in every:
+    for name in (*every, f"{EXTENSION}/package.json"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).touch()
         os.utime(tree / name, (0, 0) if older else None)
     names, said = wheel(tree, fake_node(tree / "bin", "exit 7"))

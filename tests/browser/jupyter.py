@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Request
 
+EXTENSION = Path(__file__).parents[2] / "js" / "lab" / "built" / "nbdebug"
 Front = Literal["lab", "notebook"]
 Theme = Literal["JupyterLab Light", "JupyterLab Dark"]
 
@@ -62,6 +64,8 @@ class Server:
         """Start a server whose settings, notebooks and log all lie in ``home``."""
         root = home / "notebooks"
         root.mkdir(parents=True)
+        if EXTENSION.is_dir():  # of this checkout, whatever the environment has installed
+            shutil.copytree(EXTENSION, home / "data" / "labextensions" / "nbdebug")
         port, token = _free_port(), secrets.token_hex(16)
         with (home / "server.log").open("wb") as log:
             process = subprocess.Popen(
