@@ -39,7 +39,8 @@ def initialisation_off_scale(
     """Weights start far larger or smaller than their fans ask for, and the training suffers from it.
 
     nbdebug compares the spread of every weight with the recipes of He, Glorot, LeCun and torch for its fans. Where it
-    lies far outside, two copies are trained for a few steps, one of them with these weights brought to scale.
+    lies far outside, two copies are trained for a few steps, one of them with these weights brought to scale. A first
+    loss that is far worse for it, but made up for by those steps, is only noted.
 
     Why it matters: a layer that multiplies its signal by ten makes a network of five layers multiply it by a hundred
     thousand, and one that divides it leaves nothing to learn from.
@@ -49,11 +50,17 @@ def initialisation_off_scale(
     if not weights.fresh:
         raise NotApplicable(f"the model has been trained: {weights.reason}")
     odd = [w for w in start.layers if w.excess > excess or w.excess < 1 / excess]
-    behind = start.head_start > head_start and start.gain > 0  # a bad start that is made up for soon does no harm
-    harm = start.gain > gain or behind or not math.isfinite(start.gain)
-    if not odd or not harm:
-        return
-    yield _finding(odd, start, excess, "suspect" if start.gain < gain else "bug")
+    if odd and (severity := _harm(start, gain, head_start)):
+        yield _finding(odd, start, excess, severity)
+
+
+def _harm(start: RescaledStart, gain: float, head_start: float) -> Severity | None:
+    """Judge what the weights cost: the training, its beginning, or only the first loss."""
+    if start.gain >= gain or not math.isfinite(start.gain):
+        return "bug"
+    if start.head_start <= head_start:
+        return None
+    return "suspect" if start.gain > 0 else "note"
 
 
 def _curves(start: RescaledStart) -> Lines:

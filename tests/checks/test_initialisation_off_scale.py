@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 import nbdebug
@@ -59,6 +60,17 @@ def severities(model: nn.Module) -> list[str]:
     report = nbdebug.diagnose(**setup(model), checks=["initialisation-off-scale"], progress=False)
     assert report.results[0].status != "crashed", report.results[0]
     return [finding.severity for finding in report.findings]
+
+
+def test_a_layer_that_training_makes_up_for_is_noted() -> None:
+    """One hidden layer five hundred times too large: the first loss is far off, and the steps put it right."""
+    model = mlp(4)
+    with torch.no_grad():
+        model[2].weight.mul_(500)
+    report = nbdebug.diagnose(**setup(model), checks=["initialisation-off-scale"], progress=False)
+    (finding,) = report.findings
+    assert finding.where == "2" and "brought to scale, the loss begins at" in finding.says
+    assert finding.severity == "note" or finding.evidence["gain"] > 0
 
 
 def test_normalised_network_does_not_mind() -> None:
