@@ -8,6 +8,7 @@ from nbdebug.evidence.intake import *  # noqa: F403
 from nbdebug.evidence.layers import *  # noqa: F403
 from nbdebug.evidence.learning import *  # noqa: F403
 from nbdebug.evidence.looks import *  # noqa: F403
+from nbdebug.evidence.loops import *  # noqa: F403
 from nbdebug.evidence.loss_trials import *  # noqa: F403
 from nbdebug.evidence.losses import *  # noqa: F403
 from nbdebug.evidence.modes import *  # noqa: F403

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbdebug.errors import NotApplicable
-
 __all__ = [
     "BlindRun",
     "Curve",
     "Fit",
-    "Loop",
-    "LoopFacts",
-    "LoopStep",
-    "OptimizerFacts",
     "Overfit",
     "Pace",
     "RateTrials",
-    "Schedule",
     "ShortRun",
     "UpdateRatios",
 ]
@@ -176,89 +169,3 @@ class UpdateRatios:
     ratios: tuple[tuple[str, float], ...]
     loss_before: float
     loss_after: float
-
-
-@dataclass(frozen=True)
-class LoopStep:
-    """What one call of the user's training step did.
-
-    `leftover` is the norm of gradients from before an optimizer step that were still there when the next backward
-    pass began; `raw_norm` and `used_norm` are the gradient's norm after backward and when the optimizer used it.
-    """
-
-    loss: float
-    forwards: int
-    backwards: int
-    steps: int
-    leftover: float
-    raw_norm: float
-    used_norm: float
-    change: float
-    step_without_gradient: bool
-    training_mode: bool
-    keeps_graph: bool
-
-
-@dataclass(frozen=True)
-class Loop:
-    """The user's own training step, called a few times on a twin; `error` is what ended it before its time."""
-
-    calls: tuple[LoopStep, ...]
-    other_change: float  # how much the parameters changed that the optimizer does not hold
-    graphs_alive: int  # graphs of the calls that something still holds after the last one
-    error: str = ""
-    stepped_first: bool = False  # in the call that failed, the optimizer stepped before any gradient came
-
-    def require(self) -> None:
-        """Refuse to judge a step that does not run."""
-        if self.error:
-            raise NotApplicable("your training step fails; see step-never-taken")
-
-
-@dataclass(frozen=True)
-class LoopFacts:
-    """What the calls of a training step, or the steps of a loop that was watched, did altogether.
-
-    `place` is what to call the loop, and `unit` what was counted. Of `judged` steps that could be looked at, `dirty`
-    began with gradients of an earlier step, of norm `leftover` where it is known. `idle` steps found no gradient.
-    `late` says that each step uses the gradients of the batch before.
-    """
-
-    place: str
-    unit: str
-    count: int
-    backwards: int
-    steps: int
-    idle: int
-    moved: int
-    dirty: int
-    judged: int
-    leftover: float
-    graphs_alive: int
-    late: bool = False
-    used_norms: tuple[float, ...] = ()
-    error: str = ""
-    stepped_first: bool = False
-
-    def require(self) -> None:
-        """Refuse to judge a step that does not run."""
-        if self.error:
-            raise NotApplicable("your training step fails; see step-never-taken")
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The learning rates that a scheduler would give, step by step, without training."""
-
-    name: str
-    rates: tuple[float, ...]
-    per_epoch_batches: int | None
-
-
-@dataclass(frozen=True)
-class OptimizerFacts:
-    """The settings of the optimizer, one dict of plain numbers for each parameter group."""
-
-    name: str
-    groups: tuple[dict[str, float], ...]
-    assumed: bool
