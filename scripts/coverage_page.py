@@ -36,10 +36,10 @@ def link(reference: str) -> str:
         return f"*{reference}*" if reference.removeprefix("nbdebug.") in NOT_YET else f"`{reference}`"
     kind, _, name = reference.partition(":")
     if kind == "check":
-        return f"[{name}](checks.md#{name})"
+        return f"[{name}](checks/{name}.md)"
     if kind == "remedy":
         check = name.partition(":")[0]
-        return f"what [{check}](checks.md#{check}) tells to try"
+        return f"what [{check}](checks/{check}.md) tells to try"
     if kind == "question":
         return f"the question [{name}](tree.md#{name})"
     if kind == "symptom":

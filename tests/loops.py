@@ -108,7 +108,7 @@ def hoarding() -> Step:
     def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
         nonlocal total
         loss = right(model, batch, loss_fn, optimizer)
-        total = total + loss
+        total = total + loss  # cured: total = total + loss.item()
         return loss
 
     return step

@@ -38,7 +38,7 @@ class CentredOverBatch(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Subtract what the batch has in common."""
         hidden = self.body(x)
-        return self.last(hidden - hidden.mean(0))
+        return self.last(hidden - hidden.mean(0))  # cured: return self.last(hidden - hidden.mean(1, keepdim=True))
 
 
 @patient("batch-mixing", where="last")

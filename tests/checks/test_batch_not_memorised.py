@@ -22,6 +22,7 @@ def flipped_sign() -> dict[str, Any]:
     cross = nn.CrossEntropyLoss()
     model = loops.mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, maximize=True)
+    # cured: optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return {"model": model, "loader": digits(), "loss_fn": cross, "optimizer": optimizer}
 
 

@@ -22,6 +22,7 @@ def setup(model: nn.Module, **more: Any) -> dict[str, Any]:
 def one_number_for_ten_classes() -> dict[str, Any]:
     """A hidden layer of one unit."""
     return setup(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1), nn.ReLU(), nn.Linear(1, 10)))
+    # cured: return setup(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10)))
 
 
 @patient("bottleneck-too-narrow", where="4")

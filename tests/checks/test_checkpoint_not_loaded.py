@@ -31,6 +31,8 @@ def setup(model: nn.Module, checkpoint: Any) -> dict[str, Any]:
 def never_loaded() -> dict[str, Any]:
     """The state dict was read and then forgotten."""
     return setup(network(), network().state_dict())
+    # cured: model = network()
+    # cured: return setup(model, model.state_dict())
 
 
 @patient(CHECK, where="0.weight")

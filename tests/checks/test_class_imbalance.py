@@ -42,6 +42,7 @@ def one_rare_class_of_ten() -> dict[str, Any]:
     """Ten classes, one of which has four samples."""
     rows, labels = digit_rows()
     keep = torch.cat([(labels != 3).nonzero().flatten(), (labels == 3).nonzero().flatten()[:4]])
+    # cured: keep = torch.arange(len(labels))
     loader = DataLoader(TensorDataset(rows[keep], labels[keep]), 64, shuffle=True)
     return {"model": model(10), "loader": loader, "loss_fn": nn.CrossEntropyLoss(label_smoothing=0.1)}
 

@@ -17,6 +17,7 @@ from tests.clinic import patient
 def norm_clipped_to_nothing() -> dict[str, Any]:
     """The norm is cut to a millionth."""
     return loops.setup(loops.clipped(1e-6), 0.1, torch.optim.SGD)
+    # cured: return loops.setup(loops.clipped(1.0), 0.1, torch.optim.SGD)
 
 
 @patient("clipping-too-tight", where="train_step")

@@ -26,7 +26,7 @@ def setup(*columns: torch.Tensor) -> dict[str, Any]:
 def never_filled_buffer() -> dict[str, Any]:
     """The array was made with zeros, and nothing was written into it."""
     images, labels = digit_images()
-    return setup(torch.zeros_like(images), labels)
+    return setup(torch.zeros_like(images), labels)  # cured: return setup(images, labels)
 
 
 class IndexForgotten(Dataset[Any]):

@@ -40,6 +40,7 @@ def empty_masks() -> dict[str, Any]:
     """Masks that were never drawn."""
     images = torch.rand(60, 1, 8, 8)
     return setup(images, torch.zeros(60, 8, 8).long(), nn.Conv2d(1, 2, 3, padding=1), nn.CrossEntropyLoss())
+    # cured: return setup(images, (images[:, 0] > 0.5).long(), nn.Conv2d(1, 2, 3, padding=1), nn.CrossEntropyLoss())
 
 
 def severities(**setup: Any) -> list[str]:

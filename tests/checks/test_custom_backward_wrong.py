@@ -75,11 +75,13 @@ class ForgetfulRelu(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         """Cut off what is negative."""
         return x.clamp_min(0)
+        # cured: ctx.save_for_backward(x)
+        # cured: return x.clamp_min(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         """Forget that it was cut off."""
-        return gradient
+        return gradient  # cured: return gradient * (ctx.saved_tensors[0] > 0)
 
 
 def around(function: Any) -> dict[str, Any]:

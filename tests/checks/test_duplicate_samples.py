@@ -27,7 +27,7 @@ def setup(rows: torch.Tensor, labels: torch.Tensor, loss_fn: Any = None, **optio
 def pictures_added_twice() -> dict[str, Any]:
     """Two folders with the same pictures."""
     images, labels = digit_images()
-    return setup(images.repeat(2, 1, 1, 1), labels.repeat(2))
+    return setup(images.repeat(2, 1, 1, 1), labels.repeat(2))  # cured: return setup(images, labels)
 
 
 @patient("duplicate-samples", where="batch[0]")

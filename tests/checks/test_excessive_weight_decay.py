@@ -28,6 +28,7 @@ def setup(make: Any, model: nn.Module | None = None) -> dict[str, Any]:
 def sgd_pulled_to_zero() -> dict[str, Any]:
     """SGD with a decay of 0.5."""
     return setup(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.5))
+    # cured: return setup(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4))
 
 
 @patient("excessive-weight-decay", where="optimizer")

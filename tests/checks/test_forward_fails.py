@@ -90,7 +90,7 @@ class InPlace(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Spoil it."""
         y = torch.sigmoid(x)
-        y += 1
+        y += 1  # cured: y = y + 1
         return y
 
 

@@ -42,7 +42,7 @@ def frozen_head() -> dict[str, Any]:
 def frozen_altogether() -> dict[str, Any]:
     """Nothing learns."""
     model = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    return setup(model.requires_grad_(False))
+    return setup(model.requires_grad_(False))  # cured: return setup(model)
 
 
 def findings(model: nn.Module) -> list[nbdebug.Finding]:

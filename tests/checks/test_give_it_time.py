@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from nbdebug.watch.judging import judged
 from tests.clinic import recorded_patient
@@ -21,8 +22,9 @@ def slow_descent() -> dict[str, Any]:
 @recorded_patient("give-it-time", where="loss")
 def still_early() -> dict[str, Any]:
     """Adam after a few epochs."""
-    model = mlp()
+    model = mlp(nn.Dropout(0.5))
     return watched(model, torch.optim.Adam(model.parameters(), lr=5e-4), steps=200)
+    # cured: return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), steps=600)
 
 
 def test_it_is_a_note_and_ends_when_nothing_more_comes() -> None:

@@ -15,7 +15,7 @@ from tests.clinic import patient
 @patient("gradients-accumulate", where="train_step")
 def never_cleared() -> dict[str, Any]:
     """The call of zero_grad is missing."""
-    return loops.setup(loops.without_zero_grad)
+    return loops.setup(loops.without_zero_grad)  # cured: return loops.setup(loops.right)
 
 
 @patient("gradients-accumulate", where="train_step")

@@ -52,7 +52,7 @@ def convolutions_too_large() -> dict[str, Any]:
         nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten(),
         nn.Linear(256, 10),
     )  # fmt: skip
-    return setup(started(model, 2.0))
+    return setup(started(model, 2.0))  # cured: return setup(model)
 
 
 def severities(model: nn.Module) -> list[str]:

@@ -44,10 +44,11 @@ class Shortened(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(29, 16), nn.ReLU(), nn.Linear(16, 1))
+        # cured: self.layers = nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Lose the last column."""
-        return self.layers(x[:, :-1])
+        return self.layers(x[:, :-1])  # cured: return self.layers(x)
 
 
 @patient("inputs-ignored", where="batch[0]")

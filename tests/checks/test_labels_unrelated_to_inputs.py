@@ -41,6 +41,7 @@ def numbers_of_other_rows() -> dict[str, Any]:
     y = torch.tensor((values - values.mean()) / values.std(), dtype=torch.float32)[:, None]
     model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     return with_adam(model, TensorDataset(torch.tensor(rows, dtype=torch.float32), y.roll(1, 0)), nn.MSELoss())
+    # cured: return with_adam(model, TensorDataset(torch.tensor(rows, dtype=torch.float32), y), nn.MSELoss())
 
 
 @patient(CHECK, where="loader")

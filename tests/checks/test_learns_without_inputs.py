@@ -22,7 +22,7 @@ class Blind(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Multiply the input away."""
-        return self.body(x * 0)
+        return self.body(x * 0)  # cured: return self.body(x)
 
 
 @patient("learns-without-inputs", where="model")

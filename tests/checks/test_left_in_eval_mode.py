@@ -30,7 +30,7 @@ def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Te
 
 def evaluating_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
     """A step that was copied from the evaluation."""
-    model.eval()
+    model.eval()  # cured: model.train()
     return step(model, batch, loss_fn, optimizer)
 
 

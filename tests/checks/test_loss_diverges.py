@@ -16,6 +16,7 @@ def uphill() -> dict[str, Any]:
     """The gradient is followed in the wrong direction."""
     model = mlp()
     return watched(model, torch.optim.SGD(model.parameters(), lr=0.05, maximize=True), steps=200)
+    # cured: return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), steps=200)
 
 
 @recorded_patient("loss-diverges", where="loss")

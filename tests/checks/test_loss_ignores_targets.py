@@ -24,6 +24,7 @@ def net(inputs: int = 64, outputs: int = 10) -> nn.Sequential:
 def own_answers_as_targets() -> dict[str, Any]:
     """The outputs are compared with themselves."""
     loss = lambda out, y: cross_entropy(out, out.argmax(1))  # noqa: E731
+    # cured: loss = lambda out, y: cross_entropy(out, y)
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 

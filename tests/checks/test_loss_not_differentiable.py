@@ -74,7 +74,7 @@ def rounded() -> dict[str, Any]:
 @patient(CHECK, where="loss_fn")
 def unreduced() -> dict[str, Any]:
     """One loss for each sample."""
-    loss = nn.CrossEntropyLoss(reduction="none")
+    loss = nn.CrossEntropyLoss(reduction="none")  # cured: loss = nn.CrossEntropyLoss()
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 

@@ -31,6 +31,7 @@ def numbers() -> Any:
 def likelihood_is_minimised() -> dict[str, Any]:
     """The minus of the negative log-likelihood was forgotten."""
     loss = lambda out, y: out.log_softmax(1).gather(1, y[:, None]).mean()  # noqa: E731
+    # cured: loss = lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean()
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 

@@ -29,7 +29,7 @@ def broken_batches() -> dict[str, Any]:
     model = mlp()
 
     def broken(step: int, batch: Any) -> Any:
-        return batch[0] * (100 if step % 60 == 50 else 1), batch[1]
+        return batch[0] * (100 if step % 60 == 50 else 1), batch[1]  # cured: return batch
 
     return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), change=broken, steps=400)
 

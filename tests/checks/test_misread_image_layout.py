@@ -47,7 +47,7 @@ def reshaped_instead_of_permuted() -> dict[str, Any]:
 @patient("misread-image-layout", where="0")
 def rows_taken_for_channels() -> dict[str, Any]:
     """The first convolution was given 32 channels so that the shapes fit."""
-    return setup(photographs())
+    return setup(photographs())  # cured: return setup(photographs().permute(0, 3, 1, 2))
 
 
 class ReshapesInside(nn.Module):

@@ -49,6 +49,7 @@ class Convolved(nn.Module):
 def three_linear_layers() -> dict[str, Any]:
     """Linear, dropout, linear, linear."""
     return setup(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.1), nn.Linear(64, 32), nn.Linear(32, 10)))
+    # cured: return setup(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
 
 
 @patient("missing-nonlinearity", where="one")

@@ -46,7 +46,8 @@ def pictures_divided_by_their_own_spread() -> dict[str, Any]:
     """A blank picture divided by its own spread."""
     images = torch.rand(60, 1, 8, 8)
     images[11] = 0.5
-    images = (images - images.mean((1, 2, 3), keepdim=True)) / images.std((1, 2, 3), keepdim=True)
+    spread = images.std((1, 2, 3), keepdim=True)  # cured: spread = images.std((1, 2, 3), keepdim=True).clamp_min(1e-6)
+    images = (images - images.mean((1, 2, 3), keepdim=True)) / spread
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 3))
     loader = DataLoader(TensorDataset(images, torch.arange(60) % 3), 16)
     return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}

@@ -42,6 +42,7 @@ class ByTheSystem(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Mask half of the units."""
         mask = torch.tensor([byte % 2 for byte in os.urandom(32)], dtype=torch.float32)
+        # cured: mask = torch.randint(0, 2, (32,)).float()
         return self.last(self.first(x).relu() * mask)
 
 

@@ -36,6 +36,9 @@ def large_numbers() -> dict[str, Any]:
     """Targets around 150."""
     rows = torch.randn(512, 8, generator=seeded())
     return {"model": net(8), "loader": split(rows, 150 + 5 * rows[:, :1])[0], "loss_fn": nn.MSELoss()}
+    # cured: model = net(8)
+    # cured: nn.init.constant_(model[2].bias, 150.0)
+    # cured: return {"model": model, "loader": split(rows, 150 + 5 * rows[:, :1])[0], "loss_fn": nn.MSELoss()}
 
 
 def test_is_a_note() -> None:

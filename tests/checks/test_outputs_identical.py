@@ -16,7 +16,7 @@ from tests.zoo.tabular import digits
 def all_units_dead() -> dict[str, Any]:
     """The biases keep every unit silent."""
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    nn.init.constant_(model[0].bias, -50.0)
+    nn.init.constant_(model[0].bias, -50.0)  # cured: nn.init.zeros_(model[0].bias)
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 

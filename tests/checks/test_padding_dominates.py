@@ -87,6 +87,7 @@ def loss_over_padding() -> dict[str, Any]:
     """A language model that is mostly asked for padding."""
     tokens = padded_chains()
     return setup(NextToken(), tokens[:, :-1], tokens[:, 1:])
+    # cured: return setup(NextToken(), tokens[:, :-1], tokens[:, 1:], loss_fn=nn.CrossEntropyLoss(ignore_index=0))
 
 
 def alarms(setup: dict[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ def rate_too_high() -> dict[str, Any]:
     """The model forgets as much as it learns."""
     model = mlp()
     return watched(model, torch.optim.SGD(model.parameters(), lr=8.0), fixed=fixed())
+    # cured: return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), fixed=fixed())
 
 
 @recorded_patient("predictions-unstable", where="model")

@@ -23,6 +23,7 @@ def scheduled(make: Any) -> dict[str, Any]:
 def exponential_with_a_slip() -> dict[str, Any]:
     """The factor was meant to be 0.9."""
     return scheduled(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.09))
+    # cured: return scheduled(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.9))
 
 
 @patient("schedule-reaches-zero", where="scheduler")

@@ -46,7 +46,8 @@ def one_file_a_batch() -> dict[str, Any]:
     """Files of one class each, given as batches."""
     rows, labels = digit_rows()
     chosen = [part for c in (3, 1, 4, 1, 5, 9, 2, 6) for part in (labels == c).nonzero().flatten()[:64].split(32)]
-    random.Random(0).shuffle(chosen)
+    # cured: chosen = torch.randperm(len(labels)).split(32)
+    random.Random(0).shuffle(chosen)  # cured:
     return setup([(rows[part], labels[part]) for part in chosen])
 
 

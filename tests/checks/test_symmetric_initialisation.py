@@ -55,7 +55,7 @@ def kernels_the_same() -> dict[str, Any]:
 def one_layer_the_same() -> dict[str, Any]:
     """A single hidden layer filled with a constant: it begins as one unit."""
     model = mlp()
-    nn.init.constant_(model[0].weight, 0.1)
+    nn.init.constant_(model[0].weight, 0.1)  # cured: nn.init.kaiming_normal_(model[0].weight)
     nn.init.constant_(model[0].bias, 0.0)
     return setup(model)
 

@@ -57,7 +57,7 @@ def label_in_the_corner() -> dict[str, Any]:
     """A pixel in the corner of each image says which class it is."""
     pixels, labels = load_digits(return_X_y=True)
     pixels = pixels / 16
-    pixels[:, 0] = labels / 10
+    pixels[:, 0] = labels / 10  # cured:
     return setup(pixels, labels)
 
 

@@ -56,7 +56,7 @@ def cast_while_collating() -> dict[str, Any]:
 def standardised_columns_as_integers() -> dict[str, Any]:
     """A scaled table was put into an integer tensor."""
     rows, labels = cancer()
-    data = TensorDataset(rows.int().float(), labels)
+    data = TensorDataset(rows.int().float(), labels)  # cured: data = TensorDataset(rows, labels)
     return {"model": network(30, 1), "loader": DataLoader(data, 32, shuffle=True), "loss_fn": nn.BCEWithLogitsLoss()}
 
 

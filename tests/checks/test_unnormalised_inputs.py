@@ -31,7 +31,7 @@ def setup(model: nn.Module, *columns: torch.Tensor, loss_fn: Any = None) -> dict
 def raw_pixels() -> dict[str, Any]:
     """Pixels of 0 to 255."""
     images, labels = digit_images()
-    return setup(convolutions(), images * 255, labels)
+    return setup(convolutions(), images * 255, labels)  # cured: return setup(convolutions(), images, labels)
 
 
 @patient("unnormalised-inputs", where="0")

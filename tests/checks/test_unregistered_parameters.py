@@ -18,6 +18,7 @@ class InAList(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = [nn.Linear(64, 64), nn.Linear(64, 64)]
+        # cured: self.layers = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 64)])
         self.last = nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ def setup(model: nn.Module, optimizer: Any = None) -> dict[str, Any]:
 @patient("vanishing-gradients", where="0")
 def deep_sigmoid() -> dict[str, Any]:
     """Twenty layers of sigmoids."""
-    return setup(deep(20, nn.Sigmoid))
+    return setup(deep(20, nn.Sigmoid))  # cured: return setup(deep(20, nn.ReLU, nn.init.kaiming_normal_))
 
 
 @patient("vanishing-gradients", where="0")

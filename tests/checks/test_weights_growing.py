@@ -16,7 +16,7 @@ def loss_without_a_floor() -> dict[str, Any]:
     """The score of the right class is pushed up without end."""
 
     def push(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return -output.gather(1, labels[:, None]).mean()
+        return -output.gather(1, labels[:, None]).mean()  # cured: return nn.functional.cross_entropy(output, labels)
 
     model = mlp()
     return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), steps=300, loss_fn=push)

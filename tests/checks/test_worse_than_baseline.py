@@ -21,7 +21,9 @@ def dead_network() -> dict[str, Any]:
     model = loops.mlp()
     with torch.no_grad():
         model[0].bias.fill_(-1e4)  # type: ignore[union-attr,operator]
+        # cured: nn.init.zeros_(model[0].bias)
         model[2].bias.fill_(-1e4)  # type: ignore[union-attr,operator]
+        # cured: nn.init.zeros_(model[2].bias)
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 

@@ -1,0 +1,94 @@
+"""The pages of the checks: an overview, and for each check what its docstring says, with a patient and its cure."""
+
+from __future__ import annotations
+
+from check_examples import Example, examples
+
+from nbdebug.decision_tree import stages
+from nbdebug.registry import CheckSpec, registry
+
+__all__ = ["checks_pages"]
+
+ABOUT = """\
+Each has a page of its own, made from the check's docstring, with code that has the illness and the same code cured.
+Both are cut out of the check's own tests by `make docs`, and run by `tests/test_check_examples.py`.
+`nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks.
+"""
+EXAMPLE = """\
+## Example
+
+{about} nbdebug finds it here:
+
+```python
+{bad}```
+
+and no longer here:
+
+```python
+{good}```
+
+<details markdown="1">
+<summary>The imports and helpers of both</summary>
+
+```python
+{helpers}```
+
+`{name}()` gives {what}. The code is a patient of [{file}](../../{file}); `tests.zoo` holds small data sets of
+scikit-learn as loaders.
+
+</details>
+"""
+
+
+def checks_pages() -> dict[str, str]:
+    """Give every page by its path within docs/."""
+    shown = examples()
+    tree = stages(registry)
+    overview = ["# What nbdebug checks\n", ABOUT]
+    pages: dict[str, str] = {}
+    for stage in tree:
+        overview += [f"## {stage.title}\n", "| check | what is wrong |", "|---|---|"]
+        for check in stage.checks:
+            spec = registry.checks[check]
+            overview.append(f"| [{check}](checks/{check}.md) | {spec.title} |")
+            pages[f"checks/{check}.md"] = _page(spec, stage.title, shown.get(check))
+        overview.append("")
+    return {"checks.md": "\n".join(overview), **pages}
+
+
+def _page(spec: CheckSpec, stage: str, example: Example | None) -> str:
+    lines = [f"# {spec.id}\n", f"**{spec.title}**\n", f"{spec.texts['about']}\n"]
+    lines += ["## Why it matters\n", f"{_sentence(spec.why)}\n", "## What to try\n", f"{_sentence(spec.remedy)}\n"]
+    if example is not None:
+        lines.append(_shown(example))
+    if spec.thresholds:
+        values = "\n".join(f"| `{name}` | `{value!r}` |" for name, value in spec.thresholds.items())
+        lines.append(f"## Thresholds\n\n| name | value |\n|---|---|\n{values}\n")
+        name, value = next(iter(spec.thresholds.items()))
+        how = f'{{"{spec.id}": {{"{name}": {value!r}}}}}'
+        lines.append(
+            f"`nbdebug.diagnose(..., thresholds={how})` sets another; the source of each stands in the code.\n"
+        )
+    lines.append("## Place\n")
+    lines.append(f"It belongs to the stage [{stage}](../checks.md) of [the tree](../tree.md).")
+    if spec.explains:
+        links = ", ".join(f"[{check}]({check}.md)" for check in spec.explains)
+        lines.append(f"Where both are found, it explains {links}.")
+    return "\n".join(line for line in lines if line.strip()) + "\n"
+
+
+def _shown(example: Example) -> str:
+    recorded = "watched(" in example.bad + example.helpers
+    return EXAMPLE.format(
+        about=example.about.partition("\n")[0],
+        bad=example.bad,
+        good=example.good,
+        helpers=example.helpers,
+        name=example.name,
+        what="a recorded training" if recorded else "the arguments of `nbdebug.diagnose`",
+        file=example.file,
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
