@@ -38,3 +38,12 @@ def test_is_told(stranger: Unseen) -> None:
     assert alarms, [(result.check, result.status, result.reason) for result in report.results]
     if stranger.where is not None:
         assert any(finding.where.startswith(place) for finding in alarms for place in stranger.where), alarms
+
+
+def test_a_backward_pass_that_fails_crashes_no_check() -> None:
+    """What cannot be asked of a model whose backward pass fails is left out with that reason."""
+    broken = next(stranger for stranger in all_unseen() if stranger.name == "changed_in_place")
+    report = nbdebug.diagnose(**broken.make(), quick=True, progress=False)
+    assert report.alarms[0].check in broken.accepted
+    assert [result for result in report.results if result.status == "crashed"] == []
+    assert any("backward pass fails" in result.reason for result in report.results if result.status == "skipped")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from nbdebug.errors import NotApplicable
+from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import FirstPass, LayerFacts, ParameterFacts, TensorFacts, TrialRun
 from nbdebug.registry import probe
 from nbdebug.twin import Outcome, Twin
@@ -15,13 +17,27 @@ from nbdebug.twin.stats import facts_of
 from nbdebug.twin.taps import first_tensor, tapped
 from nbdebug.twin.task import chance_loss, task_of
 
-__all__ = ["first_pass", "require_run"]
+__all__ = ["as_far_as_it_runs", "first_pass", "require_run"]
 
 
 def require_run(trial: TrialRun) -> None:
     """Let a probe say that it cannot run because the model does not."""
     if not trial.ok:
         raise NotApplicable(f"the {trial.failed_at} pass fails; see forward-fails")
+
+
+@contextmanager
+def as_far_as_it_runs(trial: TrialRun) -> Iterator[None]:
+    """Let a probe that can do without the later passes try, and blame a failure on the pass that is known to fail."""
+    if trial.failed_at == "forward":
+        require_run(trial)
+    try:
+        yield
+    except NbdebugError:
+        raise
+    except Exception:
+        require_run(trial)
+        raise
 
 
 class _Recorder:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossGradient, TrialRun
+from nbdebug.probes.first_pass import as_far_as_it_runs
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.loss import main_output, own_loss, total_of
@@ -23,8 +24,11 @@ __all__ = ["loss_gradient"]
 @probe
 def loss_gradient(twin: Twin, trial: TrialRun) -> LossGradient:
     """Look at what the loss returns, and follow it back to the outputs and the parameters."""
-    if trial.failed_at == "forward":
-        raise NotApplicable("the forward pass fails; see forward-fails")
+    with as_far_as_it_runs(trial):
+        return _followed(twin)
+
+
+def _followed(twin: Twin) -> LossGradient:
     twin.ready_to_train()
     trainable = [p for p in twin.model.parameters() if p.requires_grad]
     if not trainable:
@@ -32,13 +36,8 @@ def loss_gradient(twin: Twin, trial: TrialRun) -> LossGradient:
     if twin.train_step is not None and twin.compute_loss is None:
         raise NotApplicable("train_step computes the loss and goes backward itself; see step-never-taken")
     watch = _Watch()
-    try:
-        with tapped(twin.model, after=watch.after):
-            output, value = _raw(twin, twin.batch(), watch)
-    except Exception as error:
-        if trial.ok or isinstance(error, NbdebugError):
-            raise
-        raise NotApplicable(f"the {trial.failed_at} pass fails; see forward-fails") from None
+    with tapped(twin.model, after=watch.after):
+        output, value = _raw(twin, twin.batch(), watch)
     predicted = main_output(output) if output is not None else None
     total = total_of(value)
     place = "compute_loss" if twin.compute_loss is not None else "loss_fn" if twin.loss_fn is not None else "model"

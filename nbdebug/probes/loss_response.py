@@ -9,6 +9,7 @@ import torch
 from nbdebug.control import Control
 from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence import HeadResponse, LossResponse, TrialRun
+from nbdebug.probes.first_pass import as_far_as_it_runs
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.drawing import seed_torch
@@ -30,8 +31,11 @@ FEW = 16  # samples of each batch; what outputs can be at all shows in a few of 
 @probe
 def loss_response(twin: Twin, trial: TrialRun, control: Control) -> LossResponse:
     """Hand the loss made-up outputs, and the last layer made-up weights, and see what both can do."""
-    if trial.failed_at == "forward":
-        raise NotApplicable("the forward pass fails; see forward-fails")
+    with as_far_as_it_runs(trial):
+        return _asked(twin, control)
+
+
+def _asked(twin: Twin, control: Control) -> LossResponse:
     twin.ready_to_train()
     batches = twin.batches(BATCHES)
     box = open_box(twin, batches[0])
