@@ -19,6 +19,11 @@ REMEDY = Remedy(
     "return self.head(hidden)",
     Patch("drop-last-activation"),
 )
+SIGMOID = Remedy(
+    "A sigmoid in its place: it keeps to 0…1 as well, and has a slope everywhere.",
+    "return self.head(hidden).sigmoid()",
+    Patch("drop-last-activation", {"instead": "sigmoid"}),
+)
 
 
 @check(
@@ -47,7 +52,8 @@ def clamped_output(
     Why it matters: a ReLU in front of a regression cannot give a negative number, a sigmoid none above 1, and a
     tanh in front of cross-entropy can never be certain. The model cannot fit however long it trains.
 
-    What to try: remove the activation behind the last layer, or scale the targets into its range.
+    What to try: remove the activation behind the last layer, or scale the targets into its range. Where the loss takes
+    probabilities, put a sigmoid or a softmax in place of what cuts them off.
     """
     heads = [head for head in response.heads if head.family in (*SCORES, "probabilities", "squared", "distance")]
     if not heads:
@@ -117,5 +123,5 @@ def _cut_off(response: LossResponse, head: HeadResponse, clipped: float) -> Find
             "threshold": clipped,
             "source": "Full Stack Deep Learning, lecture 7: an activation behind the last layer",
         },
-        remedies=(REMEDY,),
+        remedies=(SIGMOID if head.family == "probabilities" else REMEDY,),
     )

@@ -114,9 +114,13 @@ def behind_model(twin: Twin, change: Callable[[torch.Tensor], torch.Tensor]) -> 
 
 
 @patch("shares")
-def drop_last_activation(twin: Twin, *, inverse: str = "") -> None:
-    """Leave out the activation whose result is the output; where there is no such call, undo it by its inverse."""
+def drop_last_activation(twin: Twin, *, inverse: str = "", instead: str = "") -> None:
+    """Leave out the activation whose result is the output, or take another `instead`.
+
+    Where there is no such call, undo it by its `inverse`.
+    """
     place = _last_squashing(twin)
+    other: Callable[[Any], Any] = torch.sigmoid if instead == "sigmoid" else lambda scores: scores
     if place is None and not inverse:
         raise NotApplicable("no activation that could be left out is the last operation of the model")
     if place is None:
@@ -131,7 +135,7 @@ def drop_last_activation(twin: Twin, *, inverse: str = "") -> None:
             if call.name not in SQUASHING:
                 return call.go_on()
             calls += 1
-            return call.subject if calls - 1 == place else call.go_on()
+            return other(call.subject) if calls - 1 == place else call.go_on()
 
         return change
 

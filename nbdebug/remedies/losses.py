@@ -30,7 +30,10 @@ def replace_loss(twin: Twin, *, loss: str) -> None:
     function = _LOSSES[loss]() if loss != "usual" else _usual(twin)
 
     def replaced(output: Any, target: Any) -> Any:
-        return function(output if isinstance(output, torch.Tensor) else main_output(output), target)
+        scores = output if isinstance(output, torch.Tensor) else main_output(output)
+        if loss == "cross-entropy" and isinstance(scores, torch.Tensor) and scores.dim() > 1 and scores.shape[1] == 1:
+            raise NotApplicable("the last layer gives one score, and cross-entropy needs one for each class")
+        return function(scores, target)
 
     twin.loss_fn = replaced
 

@@ -160,3 +160,26 @@ def test_a_healthy_model_is_not_mended(patch: Patch) -> None:
     setup = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
     verification = by_hand(setup, "batch-not-memorised", patch).verify(progress=False)
     assert verification.verdict == "did not help", verification
+
+
+class Cropped(nn.Module):
+    """Clamps its scores to where the loss wants probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(64, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Cut off at 0 and 1."""
+        return self.net(x).clamp(0, 1)
+
+
+def test_a_sigmoid_takes_the_place_of_a_clamp() -> None:
+    """Linear outputs would be none that this loss takes, so that is not what is offered."""
+    model = Cropped()
+    batches = [(x, (y > 4).float()[:, None]) for x, y in digits()]
+    setup = {"model": model, "loader": batches, "loss_fn": nn.BCELoss()}
+    finding = nbdebug.diagnose(**setup, checks=["clamped-output"], progress=False).findings[0]
+    assert finding.remedies[0].code == "return self.head(hidden).sigmoid()"
+    tried = finding.verify(progress=False)
+    assert tried.contests and all(contest.clean and contest.after >= 0.8 for contest in tried.contests), tried
