@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +15,29 @@ import numpy as np
 __all__ = ["Bars", "Exhibit", "HistogramGrid", "Images", "Lines", "Table", "exhibit_from_dict"]
 
 
+# Where the kinds that can show samples hold them.
+SAMPLES = {"images": ("pictures", "captions"), "table": ("rows",), "lines": ("series",)}
+
+
 @dataclass(frozen=True)
 class Exhibit:
     """Base of all exhibits: a title and the plain data of the kind."""
 
     kind: ClassVar[str] = ""
+
+    @property
+    def shows_samples(self) -> bool:
+        """Whether it shows values of single samples, which leave the machine only where somebody asks for that."""
+        return bool(getattr(self, "samples", False))
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it would show samples, and was saved without them."""
+        return self.shows_samples and not any(len(getattr(self, name)) for name in SAMPLES[self.kind])
+
+    def without_samples(self) -> Exhibit:
+        """Give the same with its data left out."""
+        return replace(self, **dict.fromkeys(SAMPLES[self.kind], ()))
 
     def to_dict(self) -> dict[str, Any]:
         """Give the data with the name of its kind; arrays become nested lists, NaN becomes its name."""
@@ -43,7 +61,10 @@ class Bars(Exhibit):
 
 @dataclass(frozen=True)
 class Lines(Exhibit):
-    """Curves over a common kind of x; each series is a name with its x and y values."""
+    """Curves over a common kind of x; each series is a name with its x and y values.
+
+    `samples` says that the values are those of single samples, and not means or losses.
+    """
 
     kind: ClassVar[str] = "lines"
     series: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...]
@@ -52,6 +73,7 @@ class Lines(Exhibit):
     y_label: str = "loss"
     log_x: bool = False
     log_y: bool = False
+    samples: bool = False
 
     @classmethod
     def of_losses(cls, curves: Iterable[tuple[str, Sequence[float]]], title: str) -> Lines:
@@ -83,12 +105,13 @@ class HistogramGrid(Exhibit):
 
 @dataclass(frozen=True)
 class Table(Exhibit):
-    """Rows of plain values under named columns."""
+    """Rows of plain values under named columns; `samples` says that a row holds values of one sample of the data."""
 
     kind: ClassVar[str] = "table"
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     title: str = ""
+    samples: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +122,11 @@ class Images(Exhibit):
     pictures: tuple[np.ndarray, ...]
     captions: tuple[str, ...] = ()
     title: str = ""
+
+    @property
+    def shows_samples(self) -> bool:
+        """Whether it shows samples: pictures always do."""
+        return True
 
 
 _KINDS: dict[str, type[Exhibit]] = {kind.kind: kind for kind in (Bars, Lines, HistogramGrid, Table, Images)}

@@ -44,6 +44,9 @@ class Place:
 class Finding:
     """One illness that a check found, with its place, its numbers, what to try, and what came of trying.
 
+    `quotes` are pieces of its texts that are values of the user's data, such as a message that quotes what could not be
+    read; they are left out of saved reports unless samples are asked for.
+
     A finding of a report that was just made knows the session that found it, so that its remedies can be tried; one
     that was read from a file does not.
     """
@@ -54,8 +57,11 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     remedies: tuple[Remedy, ...] = ()
     explains: tuple[str, ...] = ()
-    exhibit: Exhibit | None = None
+    exhibit: Exhibit | None = field(
+        default=None, repr=False
+    )  # it may hold samples, and a notebook keeps what it prints
     check: str = ""
+    quotes: tuple[str, ...] = field(default=(), repr=False)
     verifications: list[Verification] = field(default_factory=list, compare=False, repr=False)
     session: Session | None = field(default=None, compare=False, repr=False)
 
@@ -68,6 +74,12 @@ class Finding:
         """Give the one line that a terminal shows."""
         place = f" [{self.where}]" if self.where else ""
         return f"{self.severity}: {self.check}{place}: {self.says}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the line in a notebook as a saved report would: a notebook is sent to others with what it shows."""
+        from nbdebug.report.prepare import ready
+
+        printer.text(str(ready(self)))
 
     @property
     def is_alarm(self) -> bool:
@@ -107,6 +119,7 @@ class Finding:
             "remedies": [remedy.to_dict() for remedy in self.remedies],
             "explains": list(self.explains),
             "exhibit": self.exhibit.to_dict() if self.exhibit is not None else None,
+            "quotes": [plain(quote) for quote in self.quotes],
             "verifications": [verification.to_dict() for verification in self.verifications],
         }
 
@@ -122,6 +135,7 @@ class Finding:
             explains=tuple(data["explains"]),
             exhibit=exhibit_from_dict(data["exhibit"]) if data["exhibit"] else None,
             check=data["check"],
+            quotes=tuple(data.get("quotes", ())),
             verifications=[Verification.from_dict(item) for item in data.get("verifications", ())],
         )
 

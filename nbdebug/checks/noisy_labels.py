@@ -72,6 +72,7 @@ def _finding(simple: Baselines, wrong: np.ndarray, surely: float, limit: float) 
             ("index", "label", "looks like", "sure"),
             tuple(_row(simple, int(i)) for i in listed[:20]),
             "Labels to look at first",
+            samples=True,
         ),
     )
 

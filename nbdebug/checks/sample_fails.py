@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nbdebug.evidence import LoaderSweep
@@ -44,5 +45,8 @@ def sample_fails(sweep: LoaderSweep) -> Iterator[Finding]:
             "source": "every sample has to be readable",
         },
         remedies=(Remedy("Read that sample alone.", f"loader.dataset[{first.index}]"),),
-        exhibit=Table(("index", "doing", "error"), tuple((f.index, f.doing, f.error) for f in sweep.failures)),
+        exhibit=Table(
+            ("index", "doing", "error"), tuple((f.index, f.doing, f.error) for f in sweep.failures), samples=True
+        ),
+        quotes=tuple(re.findall(r"'[^']+'|\"[^\"]+\"", first.error)),  # "could not convert string to float: 'Jane'"
     )

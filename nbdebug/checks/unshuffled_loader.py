@@ -117,5 +117,6 @@ def _finding(
             title="Labels in the order in which they come",
             x_label="sample",
             y_label=name,
+            samples=True,
         ),
     )

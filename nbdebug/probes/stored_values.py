@@ -45,7 +45,7 @@ def _read(subject: Subject, dataset: Any, indices: list[int]) -> tuple[list[Any]
         samples = [dataset[i] for i in indices]
         return samples, subject.wrap(subject.feed.collate(samples))
     except Exception as error:
-        raise NotApplicable(f"some samples cannot be read ({type(error).__name__}: {error})") from error
+        raise NotApplicable(f"some samples cannot be read ({type(error).__name__})") from error
 
 
 def _numbers(value: Any) -> np.ndarray:

@@ -59,7 +59,7 @@ def evidence(finding: Finding) -> str:
 
 def rows_of(exhibit: Exhibit | None, most: int = 30) -> str:
     """Give a table that a finding shows."""
-    if not isinstance(exhibit, Table) or not exhibit.columns:
+    if not isinstance(exhibit, Table) or not exhibit.columns or exhibit.is_left_out:
         return ""
     title = f"**{prose(exhibit.title)}**\n\n" if exhibit.title else ""
     rows = [[prose(figure(cell), 200) for cell in row] for row in exhibit.rows[:most]]
@@ -125,11 +125,12 @@ def _cause(cause: Card) -> list[str]:
     return [part for part in parts if part]
 
 
-def made_in(place: Place | None) -> str:
-    """Name the line of code that made the part at fault; empty where it is not known."""
+def made_in(place: Place | None, link: str = "") -> str:
+    """Name the line of code that made the part at fault, as a link where there is one; empty where it is not known."""
     if place is None:
         return ""
-    return f"Made in {prose(str(place), 120)}" + (f": {code(place.text)}" if place.text else "")
+    name = prose(str(place), 120)
+    return f"Made in {f'[{name}]({link})' if link else name}" + (f": {code(place.text)}" if place.text else "")
 
 
 def _list(cards: Sequence[Card], most: int = 30) -> str:

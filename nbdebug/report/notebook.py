@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from nbdebug.exhibit import Exhibit, Images
+from nbdebug.exhibit import Exhibit
+from nbdebug.finding import Place
 from nbdebug.report import markdown as md
 from nbdebug.report.draw import as_png
+from nbdebug.report.links import link_to
 from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import LEFT_OUT, prepared
 from nbdebug.report.report import Report
@@ -18,6 +22,7 @@ from nbdebug.report.words import counts_line, figure, plural, shortened
 __all__ = ["as_notebook"]
 
 Cell = dict[str, Any]
+Link = Callable[[Place | None], str]
 PICTURE_BYTES = 3_000_000  # base64 makes 4 MB of it; GitHub shows no notebook that is much larger than that
 MOST_PICTURES = 40  # a reader who comes so far looks for something, and finds its numbers
 PLUG_IN = """\
@@ -48,12 +53,14 @@ def repeat(*checks):
         print(error)'''
 
 
-def as_notebook(report: Report, *, include_samples: bool = False) -> str:
+def as_notebook(report: Report, *, include_samples: bool = False, folder: Path | None = None) -> str:
     """Give the report as the text of a valid .ipynb file, without widgets and without anything to load.
+
+    With the folder that the file will lie in, it links to the user's own files as seen from there.
 
     The file is written without nbformat, whose import takes longer than all the rest; the tests validate it.
     """
-    cells = list(_cells(prepared(report, include_samples=include_samples)))
+    cells = list(_cells(prepared(report, include_samples=include_samples), partial(link_to, folder=folder)))
     for number, cell in enumerate(cells):
         cell["id"] = f"nbdebug-{number}"  # the same report gives the same file
     metadata = {
@@ -64,9 +71,9 @@ def as_notebook(report: Report, *, include_samples: bool = False) -> str:
     return json.dumps(notebook, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _cells(report: Report) -> Iterator[Cell]:
-    view, album = outline(report), _Album()
-    yield _text(_first_screen(report, view), _contents(report, view), HOW)
+def _cells(report: Report, link: Link) -> Iterator[Cell]:
+    view, album = outline(report), _Album(link)
+    yield _text(_first_screen(view, link), _contents(report, view), HOW)
     yield _code(PLUG_IN, tags=["parameters"])
     yield _code(REPEAT.format(seed=_seed(report)), hidden=True)
     if view.cause:
@@ -75,7 +82,7 @@ def _cells(report: Report) -> Iterator[Cell]:
         if cards:
             yield _text(f"## {title}")
         for card in cards:
-            yield _text(_words(card))
+            yield _text(_words(card, link))
             yield from _evidence(card, album)
     if view.said:
         yield _text("## What you said", md.said_table(view))
@@ -88,10 +95,10 @@ def _cells(report: Report) -> Iterator[Cell]:
 
 
 class _Album:
-    """Hands out pictures as outputs until the notebook would become too large to be opened."""
+    """Hands out pictures as outputs until the notebook would become too large to be opened; knows how to link."""
 
-    def __init__(self) -> None:
-        self.left, self.places = PICTURE_BYTES, MOST_PICTURES
+    def __init__(self, link: Link) -> None:
+        self.left, self.places, self.link = PICTURE_BYTES, MOST_PICTURES, link
 
     def show(self, exhibit: Exhibit | None, says: str) -> list[Cell]:
         if exhibit is None:
@@ -110,7 +117,7 @@ class _Album:
         return [_output(data, **{"image/png": {"width": 460, "alt": label}})]  # it is drawn at twice the size
 
 
-def _first_screen(report: Report, view: Outline) -> Iterable[str]:
+def _first_screen(view: Outline, link: Link) -> Iterable[str]:
     if view.cause is None:
         yield (
             f"# No illness found: {plural(len(view.clean), 'check')} clean"
@@ -118,7 +125,7 @@ def _first_screen(report: Report, view: Outline) -> Iterable[str]:
             else "# Nothing could be checked"
         )
     else:
-        yield from _words(view.cause, level="#")
+        yield from _words(view.cause, link, level="#")
 
 
 def _contents(report: Report, view: Outline) -> Iterable[str]:
@@ -149,11 +156,11 @@ def _evidence(card: Card, album: _Album) -> Iterator[Cell]:
         ]
     yield _code(f"repeat({finding.check!r})", [_output({"text/plain": plain}), *shown])
     for symptom in card.symptoms:
-        yield _text(_words(symptom, explained_by=finding.check))
+        yield _text(_words(symptom, album.link, explained_by=finding.check))
         yield from _evidence(symptom, album)
 
 
-def _words(card: Card, *, level: str = "###", explained_by: str = "") -> Iterable[str]:
+def _words(card: Card, link: Link, *, level: str = "###", explained_by: str = "") -> Iterable[str]:
     finding = card.finding
     place = f" at {md.code(finding.where)}" if finding.where else ""
     follows = f", explained by {md.code(explained_by)}" if explained_by else ""
@@ -161,12 +168,12 @@ def _words(card: Card, *, level: str = "###", explained_by: str = "") -> Iterabl
     yield f"{level} {md.prose(card.headline, 200)}"
     yield f"**{finding.severity}** {md.code(finding.check)}{place}{likeliest}"
     yield md.prose(finding.says)
-    yield md.made_in(card.place)
+    yield md.made_in(card.place, link(card.place))
     if card.symptoms:
         yield "It explains " + ", ".join(md.code(s.finding.check) for s in card.symptoms) + "; these follow it."
     yield md.evidence(finding)
     yield md.rows_of(finding.exhibit)
-    if isinstance(finding.exhibit, Images) and not finding.exhibit.pictures:
+    if finding.exhibit is not None and finding.exhibit.is_left_out:
         yield md.prose(LEFT_OUT)
     if card.about.why:
         yield f"**Why it matters**: {md.prose(card.about.why)}"

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbdebug.decision_tree.states import ICONS, WORDS
@@ -16,6 +17,7 @@ from nbdebug.exhibit import Exhibit, Images, Table
 from nbdebug.finding import Finding
 from nbdebug.report import words
 from nbdebug.report.draw import as_svg, as_svg_address, picture_of
+from nbdebug.report.links import link_to
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
 from nbdebug.report.report import Report
@@ -32,18 +34,21 @@ __all__ = ["as_fragment", "as_page", "difference_fragment", "tree_fragment"]
 MOST_TABLE_ROWS, MOST_PICTURES = 50, 100
 
 
-def as_page(report: Report, *, include_samples: bool = False) -> str:
-    """Give the whole report as one HTML file: offline, light and dark, to read, to fold, to search and to print."""
+def as_page(report: Report, *, include_samples: bool = False, folder: Path | None = None) -> str:
+    """Give the whole report as one HTML file: offline, light and dark, to read, to fold, to search and to print.
+
+    With the folder that the file will lie in, it links to the user's own files as seen from there.
+    """
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return _render("page.html", report, include_samples, script=script, digest=digest, key="")
+    return _render("page.html", report, include_samples, folder, script=script, digest=digest, key="")
 
 
 def as_fragment(report: Report, *, include_samples: bool = False) -> str:
     """Give the report as the output of a notebook cell: its own style, no script."""
     # A notebook may show several reports, and links within one must not lead into another.
     key = f"nbd-{zlib.crc32(repr((report.made, report.findings)).encode('utf-8', 'replace')):08x}-"
-    return _render("fragment.html", report, include_samples, key=key)
+    return _render("fragment.html", report, include_samples, None, key=key)
 
 
 def difference_fragment(difference: Difference) -> str:
@@ -59,7 +64,7 @@ def tree_fragment(tree: DrawnTree) -> str:
     return template.render(tree=tree, style=styles, icons=ICONS, state_words=WORDS, words=words)
 
 
-def _render(template: str, report: Report, include_samples: bool, **more: Any) -> str:
+def _render(template: str, report: Report, include_samples: bool, folder: Path | None, **more: Any) -> str:
     shown = prepared(report, include_samples=include_samples)
     return (
         _environment()
@@ -74,6 +79,7 @@ def _render(template: str, report: Report, include_samples: bool, **more: Any) -
             curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded while it trained"), inline),
             table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
             samples=_samples,
+            link=partial(link_to, folder=folder),
             most_rows=MOST_TABLE_ROWS,
             **more,
         )
@@ -103,10 +109,10 @@ def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inl
         return Markup('<p class="nbd-quiet">The picture could not be drawn.</p>')
 
 
-def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]] | None:
-    """Give the pictures of samples as data addresses with their captions; None where the exhibit is none of samples."""
+def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]]:
+    """Give the pictures of samples as data addresses with their captions."""
     if not isinstance(exhibit, Images):
-        return None
+        return []
     captions = itertools.chain(exhibit.captions, itertools.repeat(""))
     return [
         (f"data:image/png;base64,{base64.b64encode(picture_of(pixels)).decode('ascii')}", caption)

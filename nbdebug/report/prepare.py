@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from nbdebug.exhibit import Exhibit, Images
+from nbdebug.exhibit import Exhibit
+from nbdebug.finding import Finding
 from nbdebug.report.report import Report
 from nbdebug.report.words import clean_text, redacted
 
@@ -14,7 +15,7 @@ __all__ = ["LEFT_OUT", "prepared", "ready"]
 
 T = TypeVar("T")
 
-LEFT_OUT = "Pictures of your samples are left out; save with include_samples=True to have them in the file."
+LEFT_OUT = "Samples of your data are left out; save with include_samples=True to have them in the file."
 
 
 def prepared(report: Report, *, include_samples: bool = False) -> Report:
@@ -28,17 +29,32 @@ def ready(value: T, *, include_samples: bool = False) -> T:
     def shown(leaf: Any) -> Any:
         if isinstance(leaf, str):
             return redacted(clean_text(leaf))
-        if isinstance(leaf, Images) and not include_samples:
-            return Images((), title=leaf.title)
+        if isinstance(leaf, Exhibit) and leaf.shows_samples and not include_samples:
+            return leaf.without_samples()
+        if isinstance(leaf, Finding) and leaf.quotes and not include_samples:
+            return _unquoted(leaf)
         return leaf
 
     changed: T = _mapped(value, shown)
     return changed
 
 
+def _unquoted(finding: Finding) -> Finding:
+    """Leave out of all texts of a finding what it quotes from the data."""
+
+    def without(leaf: Any) -> Any:
+        if isinstance(leaf, str):
+            for quote in finding.quotes:
+                leaf = leaf.replace(quote, "…")
+        return leaf
+
+    bare: Finding = _mapped(replace(finding, quotes=()), without)
+    return bare
+
+
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Give a copy of a nested value with every leaf changed; a leaf is what is neither container nor dataclass."""
-    if isinstance(value, Exhibit):
+    if isinstance(value, (Exhibit, Finding)):
         value = change(value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{part.name: _mapped(getattr(value, part.name), change) for part in fields(value)})

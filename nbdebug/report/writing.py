@@ -23,7 +23,7 @@ def write(report: Report, path: Path, *, include_samples: bool = False) -> Path:
             expected=f"a path that ends in one of {', '.join(_FORMS)}",
             do="choose one of these endings",
         )
-    text = form(report, include_samples)
+    text = form(report, include_samples, path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")
@@ -51,36 +51,36 @@ def _foreign(path: str | Path, seen: str) -> BadInput:
     )
 
 
-def _html(report: Report, include_samples: bool) -> str:
+def _html(report: Report, include_samples: bool, folder: Path) -> str:
     from nbdebug.report.page import as_page
 
-    return as_page(report, include_samples=include_samples)
+    return as_page(report, include_samples=include_samples, folder=folder)
 
 
-def _ipynb(report: Report, include_samples: bool) -> str:
+def _ipynb(report: Report, include_samples: bool, folder: Path) -> str:
     from nbdebug.report.notebook import as_notebook
 
-    return as_notebook(report, include_samples=include_samples)
+    return as_notebook(report, include_samples=include_samples, folder=folder)
 
 
-def as_json(report: Report, include_samples: bool = False) -> str:
+def as_json(report: Report, include_samples: bool = False, folder: Path | None = None) -> str:
     """Give the report as data; docs/report-schema.md describes it. Indented, long curves would be ten times as long."""
     return json.dumps(prepared(report, include_samples=include_samples).to_dict(), allow_nan=False) + "\n"
 
 
-def _md(report: Report, include_samples: bool) -> str:
+def _md(report: Report, include_samples: bool, folder: Path) -> str:
     from nbdebug.report.markdown import as_summary
 
     return as_summary(report)
 
 
-def _sarif(report: Report, include_samples: bool) -> str:
+def _sarif(report: Report, include_samples: bool, folder: Path) -> str:
     from nbdebug.report.sarif import as_sarif
 
     return as_sarif(report)
 
 
-_FORMS: dict[str, Callable[[Report, bool], str]] = {
+_FORMS: dict[str, Callable[[Report, bool, Path], str]] = {
     ".html": _html,
     ".ipynb": _ipynb,
     ".json": as_json,

@@ -113,7 +113,7 @@ class Subject:
             raise
         except Exception as error:
             if not drawn:
-                raise NotApplicable(f"the loader fails ({type(error).__name__}: {error}); see sample-fails") from error
+                raise NotApplicable(f"the loader fails ({type(error).__name__}); see sample-fails") from error
         return drawn
 
     def wrap(self, raw: Any) -> Batch:
