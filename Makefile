@@ -16,7 +16,7 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lab test-slow test-python test-js lint format build docs site pictures new-check env front chromium clean
+.PHONY: help demo test lab test-slow test-kernels test-python test-js lint format build docs site pictures new-check env front chromium clean
 
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: need-node env front chromium lint test-js test-python  ## Run everything b
 
 test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
+
+test-kernels: env front  ## Try Cancel and clicks during a cell with the ipykernels that answer in different ways.
+	bash scripts/test_kernels.sh $(BIN)/python 6.31.0 7.3.0 newest
 
 test-python: env front
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup  # one thread each: more only wait for each other

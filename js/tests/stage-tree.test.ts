@@ -1,5 +1,5 @@
 // @vitest-environment happy-dom
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import view from "../src/views/stage-tree";
 import { FakeModel } from "./fake-model";
 
@@ -145,5 +145,42 @@ describe("an update", () => {
     button("c").focus();
     model.receive("stages", [TREE[0]]);
     expect(document.activeElement).toBe(button("a"));
+  });
+});
+
+describe("a click on a button of the wizard", () => {
+  const wizard = () => {
+    const whole = document.createElement("div");
+    whole.className = "nbdebug-wizard";
+    const run = document.createElement("button");
+    run.textContent = "Run this step";
+    whole.append(el, run);
+    document.body.append(whole);
+    return run;
+  };
+
+  it("is shown at once, is said to wait, and rests when the kernel has heard it", () => {
+    vi.useFakeTimers();
+    const run = wizard();
+    run.click();
+    expect(run.getAttribute("aria-busy")).toBe("true");
+    expect(run.dataset.waits).toBeUndefined();
+    vi.advanceTimersByTime(1000);
+    expect(run.dataset.waits).toBe("waits for the running cell");
+    expect(el.querySelector(".nbdebug-told")?.textContent).toBe("Run this step waits for the running cell");
+    model.receive("heard", 1);
+    expect(run.hasAttribute("aria-busy") || run.hasAttribute("data-waits")).toBe(false);
+    expect(el.querySelector(".nbdebug-told")?.textContent).toBe("");
+    vi.useRealTimers();
+  });
+
+  it("is nobody's where it is another wizard's, or the tree was taken down", () => {
+    const other = document.createElement("button");
+    document.body.append(other);
+    const run = wizard();
+    other.click();
+    unmount();
+    run.click();
+    expect([other, run].some((each) => each.hasAttribute("aria-busy"))).toBe(false);
   });
 });

@@ -56,7 +56,7 @@ class Face:
         self.view = self._arranged()
 
     def _arranged(self) -> widgets.Widget:
-        wrap = widgets.Layout(flex_flow="row wrap", align_items="center")
+        wrap = _wrapped(align_items="center")
         buttons = widgets.HBox([self.run_step, self.skip, self.run_all, self.stop], layout=wrap)
         onward = widgets.HBox([self.next, self.go], layout=wrap)
         self._doubts = widgets.HBox([self.apart, self.doubt], layout=_wrapped(display="none"))
@@ -68,11 +68,18 @@ class Face:
         )
         left = widgets.Box([self.tree], layout=widgets.Layout(flex="0 1 300px", min_width="240px"))
         self._boxes = [left, right, buttons, onward, export]
-        return widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", align_items="flex-start"))
+        whole = widgets.HBox([left, right], layout=_wrapped(align_items="flex-start"))
+        whole.add_class("nbdebug-wizard")
+        return whole
 
     def on_click(self, button: widgets.Button, act: Callable[[], None]) -> None:
-        """Let a button do something; what goes wrong is shown."""
-        button.on_click(lambda _: self._guard(act))
+        """Let a button do something; what goes wrong is shown, and the front end is told that the click arrived."""
+
+        def hear(_: Any) -> None:
+            self._guard(act)
+            self.tree.heard += 1
+
+        button.on_click(hear)
 
     def on_change(self, field: Any, act: Callable[[], None]) -> None:
         """Let a change of a field do something; what goes wrong is shown."""
@@ -114,6 +121,7 @@ class Face:
 
     def _unfold(self, change: Any) -> None:
         self.thresholds.layout.display = "" if change["new"] else "none"
+        self.tree.heard += 1
 
     def show_result(self, fragment: str, trials: list[tuple[str, Callable[[], None]]]) -> None:
         """Show what was found, with a button for each remedy that can be tried."""

@@ -45,6 +45,7 @@ class StageTree(anywidget.AnyWidget):
     stages: Any = traitlets.List().tag(sync=True)
     selected = traitlets.Unicode().tag(sync=True)
     key = traitlets.Unicode().tag(sync=True)  # of the static output that it takes the place of
+    heard = traitlets.Int().tag(sync=True)  # clicks on the wizard's buttons that have arrived
 
     def __init__(self, stages: Sequence[Stage] = (), selected: str = "", key: str = "") -> None:
         # Read here and not in the class body: the module can then be imported without the bundle.
@@ -63,6 +64,7 @@ class PlainStageTree(ipywidgets.VBox):
     children: Any
     stages: Any = traitlets.List()
     selected = traitlets.Unicode()
+    heard = traitlets.Int()
 
     def __init__(self, stages: Sequence[Stage] = (), selected: str = "") -> None:
         self._buttons: dict[Place, ipywidgets.Button] = {}

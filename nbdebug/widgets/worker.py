@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from nbdebug.control import Control
@@ -31,12 +32,17 @@ class Worker(Generic[Job]):
         self._lock = threading.RLock()
         self._cell_ended = threading.Event()
         self._cell_ended.set()
+        self._at_rest = threading.Event()  # no job is being done, so that nothing of the process is in use
+        self._at_rest.set()
+        self._cells = 0  # that are running now: more than one where the kernel has subshells
         self._yielding = False
         self._shell = _shell()
         if self._shell is not None:
-            self._cell_ended.clear()  # it is being made by a cell, which has not ended
-            self._shell.events.register("pre_execute", self._cell_begins)
-            self._shell.events.register("post_execute", self._cell_ends)
+            if _in_cell(self._shell):  # it is being made by a cell, which has not ended
+                self._cells = 1
+                self._cell_ended.clear()
+            for event, function in self._hooks():
+                self._shell.events.register(event, function)
 
     @property
     def is_busy(self) -> bool:
@@ -69,7 +75,7 @@ class Worker(Generic[Job]):
         """Stop, and take the hooks off the shell."""
         self.cancel()
         if self._shell is not None:
-            for event, function in (("pre_execute", self._cell_begins), ("post_execute", self._cell_ends)):
+            for event, function in self._hooks():
                 try:
                     self._shell.events.unregister(event, function)
                 except ValueError:  # the shell was reset in between
@@ -81,9 +87,7 @@ class Worker(Generic[Job]):
         failed = ""
         try:
             while (job := self._next()) is not None:
-                if not self._cell_ended.is_set():
-                    self._tell("waiting", "waits for the running cell")
-                    self._cell_ended.wait()
+                self._take_turn()
                 self._tell("running", str(job))
                 self._do_one(job)
         except NbdebugError as error:
@@ -94,6 +98,7 @@ class Worker(Generic[Job]):
             with self._lock:
                 self._queue.clear()
                 self._thread = None
+                self._at_rest.set()
             self._control.reset()
         self._tell("failed" if failed else "idle", failed)
 
@@ -101,34 +106,52 @@ class Worker(Generic[Job]):
         with self._lock:
             return self._queue[0] if self._queue else None
 
+    def _take_turn(self) -> None:
+        """Wait until no cell runs, and begin in the same moment, so that a cell that begins knows of it."""
+        while True:
+            with self._lock:
+                if self._cell_ended.is_set():
+                    self._at_rest.clear()
+                    return
+            self._tell("waiting", "waits for the running cell")
+            self._cell_ended.wait()
+
     def _do_one(self, job: Job) -> None:
         """Do one job; when a cell made it give way, it stays at the head of the queue."""
-        try:
+        with suppress(Cancelled):
             self._do(job)
-        except Cancelled:
-            self._control.reset()
+        self._control.reset()  # a job that ended before it heard of a cancel must not leave it to the next one
         with self._lock:
             gave_way, self._yielding = self._yielding, False
             if self._queue and self._queue[0] == job and not gave_way:
                 self._queue.pop(0)
         if gave_way:
             self._undone(job)
+        self._at_rest.set()
 
     def _undone(self, job: Job) -> None:
         """Forget what a job left behind that gave way in the middle; it is done again after the cell."""
 
+    def _hooks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
+        """Name the shell's events around a cell; "pre_execute" and "post_execute" come around every click as well."""
+        return ("pre_run_cell", self._cell_begins), ("post_run_cell", self._cell_ends)
+
     def _cell_begins(self, *_: Any) -> None:
-        self._cell_ended.clear()
         with self._lock:
-            busy = self._thread is not None and threading.current_thread() is not self._thread
-            if busy and not self._yielding and self._queue:
-                self._yielding = True
+            self._cells += 1
+            self._cell_ended.clear()
+            busy = not self._at_rest.is_set() and threading.current_thread() is not self._thread
+            if busy:
+                self._yielding = bool(self._queue)  # what was cancelled is not done again
                 self._control.cancel.set()
-        while busy and self._yielding and self._thread is not None:  # until everything is put back
-            self._thread.join(0.01)
+        if busy:
+            self._at_rest.wait()  # until everything is put back
 
     def _cell_ends(self, *_: Any) -> None:
-        self._cell_ended.set()
+        with self._lock:
+            self._cells = max(0, self._cells - 1)
+            if not self._cells:
+                self._cell_ended.set()
 
 
 def _shell() -> Any:
@@ -140,3 +163,14 @@ def _shell() -> Any:
     from IPython.core.getipython import get_ipython
 
     return get_ipython()
+
+
+def _in_cell(shell: Any) -> bool:
+    """Whether a cell is running on this thread, and not the answer to a click or a silent request of the front end."""
+    kernel = getattr(shell, "kernel", None)
+    try:
+        parent = kernel.get_parent("shell") if kernel is not None else {}
+        kind, silent = parent["header"]["msg_type"], parent["content"].get("silent", False)
+    except (LookupError, TypeError, AttributeError):
+        return True
+    return bool(kind == "execute_request" and not silent)

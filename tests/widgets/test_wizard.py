@@ -217,7 +217,7 @@ class FakeEvents:
     """The two events of a shell that the runner listens to."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, list[Any]] = {"pre_execute": [], "post_execute": []}
+        self.functions: dict[str, list[Any]] = {"pre_run_cell": [], "post_run_cell": []}
 
     def register(self, event: str, function: Any) -> None:
         """Keep a function."""
@@ -244,15 +244,15 @@ def test_waits_for_a_cell_and_gives_way_to_one(monkeypatch: pytest.MonkeyPatch) 
     runner.start(["batch-not-memorised"])
     time.sleep(0.2)
     assert told[-1][0] == "waiting"
-    shell.events.fire("post_execute")
+    shell.events.fire("post_run_cell")
     while told[-1][0] != "running":
         time.sleep(0.005)
-    shell.events.fire("pre_execute")  # blocks until everything is put back
+    shell.events.fire("pre_run_cell")  # blocks until everything is put back
     assert torch.equal(torch.get_rng_state(), state)
     time.sleep(0.3)
     assert torch.equal(torch.get_rng_state(), state)  # and nothing runs beside the cell
     assert told[-1][0] == "waiting"
-    shell.events.fire("post_execute")
+    shell.events.fire("post_run_cell")
     runner.join(60)
     assert session.journal.results[0].status in ("clean", "found")
     runner.close()

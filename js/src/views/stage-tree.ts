@@ -2,6 +2,7 @@
 // only ever written as text. Rows are updated in place, so that focus and scroll position survive.
 
 import type { AnyModel, RenderProps } from "@anywidget/types";
+import { Clicks } from "../clicks";
 import { cover } from "../frame";
 import { describe, destination, ICONS, type Row, type Stage, tabStop, toRows } from "../stages";
 
@@ -9,6 +10,7 @@ interface Traits {
   stages: Stage[];
   selected: string;
   key: string;
+  heard: number;
 }
 
 interface Line {
@@ -41,8 +43,12 @@ class TreeView {
     // Jupyter takes arrow keys and Enter in the capture phase of the document, so this has to come before it.
     window.addEventListener("keydown", this.press, true);
     const uncover = cover(this.model.get("key"));
+    const clicks = new Clicks(this.nav);
+    this.model.on("change:heard", clicks.heard);
     return () => {
       uncover();
+      clicks.close();
+      this.model.off("change:heard", clicks.heard);
       this.model.off("change:stages", this.update);
       this.model.off("change:selected", this.mark);
       window.removeEventListener("keydown", this.press, true);
