@@ -14,7 +14,7 @@ from nbdebug.twin.taps import tensors_in
 __all__ = ["Batches"]
 
 MOST = 8192  # batches that are remembered
-SAMPLE = 32
+RUNS, LENGTH = 32, 16  # of neighbouring values that are read of a batch
 _READABLE = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
@@ -53,10 +53,13 @@ def _mark(tensor: torch.Tensor) -> int:
         tensor = tensor.detach().float()
     flat = tensor.detach().numpy()
     flat = flat.reshape(-1) if flat.flags.c_contiguous else flat[:4].reshape(-1)
-    return hash((tensor.shape, flat[_places(flat.size)].tobytes(), flat.sum().tobytes()))
+    return hash((tensor.shape, flat[_places(flat.size)].tobytes()))
 
 
 @lru_cache(maxsize=64)
 def _places(count: int) -> np.ndarray:
-    """Give places in steps of the golden ratio: even steps meet the same column of every sample, which may be empty."""
-    return (np.arange(SAMPLE) * max(int(0.618034 * count), 1)) % count
+    """Give short runs in steps of the golden ratio: even steps meet the same column of every sample, maybe empty."""
+    if count <= RUNS * LENGTH:
+        return np.arange(count)
+    starts = (np.arange(RUNS) * int(0.618034 * count)) % (count - LENGTH)
+    return (starts[:, None] + np.arange(LENGTH)).reshape(-1)

@@ -62,13 +62,17 @@ class Track:
         level.push(steps, counts, data)
 
     def series(self) -> dict[str, Series]:
-        """Give every column as a series, oldest bucket first; what is given no longer changes."""
+        """Give every column as a series by its name; what is given no longer changes."""
+        return dict(zip(self.names, self.columns(), strict=True))
+
+    def columns(self) -> list[Series]:
+        """Give every column as a series, oldest bucket first."""
         parts = [level.content() for level in reversed(self._levels) if level.used]
         if not parts:
-            return {name: Series(name) for name in self.names}
+            return [Series(name) for name in self.names]
         steps, counts = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         table = np.concatenate([np.broadcast_to(p[2], (len(p[2]), 3, len(self.names))) for p in parts])
-        return {name: self._column(i, name, steps, counts, table[:, :, i]) for i, name in enumerate(self.names)}
+        return [self._column(i, name, steps, counts, table[:, :, i]) for i, name in enumerate(self.names)]
 
     def _column(self, i: int, name: str, steps: np.ndarray, counts: np.ndarray, values: np.ndarray) -> Series:
         first = int(self._first_bad[i]) if self._bad[i] else None
@@ -150,29 +154,38 @@ class Waterfall:
     def __init__(self, layers: int, buckets: int, rows: int = 128) -> None:
         self._steps = np.zeros(0, np.int64)
         self._counts = np.zeros((0, layers, buckets), np.float32)
-        self._rows = rows
+        self._rows, self._used = rows, 0
 
     def append(self, step: int, counts: np.ndarray) -> None:
         """Add the counts (layers by buckets) of the steps up to this one."""
-        self._steps = np.append(self._steps, step)
-        self._counts = np.concatenate([self._counts, counts[None].astype(np.float32)])
-        if len(self._steps) > self._rows:
-            self._halve()
+        if self._used == len(self._steps):
+            self._make_room()
+        self._steps[self._used], self._counts[self._used] = step, counts
+        self._used += 1
 
-    def _halve(self) -> None:
-        even = len(self._steps) // 2 * 2
-        joined = self._counts[:even].reshape(-1, 2, *self._counts.shape[1:]).sum(axis=1)
-        self._counts = np.concatenate([joined, self._counts[even:]])
-        self._steps = np.concatenate([self._steps[1:even:2], self._steps[even:]])
+    def _make_room(self) -> None:
+        """Grow, or join two rows to one where there are enough."""
+        used = self._used
+        if used < self._rows:
+            more = min(max(used, 8), self._rows - used)
+            self._steps = np.concatenate([self._steps, np.zeros(more, np.int64)])
+            self._counts = np.concatenate([self._counts, np.zeros((more, *self._counts.shape[1:]), np.float32)])
+            return
+        self._used = half = used // 2
+        self._counts[:half] = self._counts[0 : 2 * half : 2] + self._counts[1 : 2 * half : 2]
+        self._steps[:half] = self._steps[1 : 2 * half : 2]
+        if used % 2:
+            self._counts[half], self._steps[half] = self._counts[used - 1], self._steps[used - 1]
+            self._used += 1
 
     def layer(self, index: int) -> OctaveHistory | None:
         """Give the rows of one layer in which anything was measured, as shares."""
-        counts = self._counts[:, index]
+        counts = self._counts[: self._used, index]
         total = counts.sum(axis=1)
         seen = total > 0
         if not seen.any():
             return None
-        return OctaveHistory(self._steps[seen], counts[seen] / total[seen, None])
+        return OctaveHistory(self._steps[: self._used][seen], counts[seen] / total[seen, None])
 
     @property
     def nbytes(self) -> int:

@@ -12,15 +12,20 @@ import torch
 from torch import nn
 from torch.autograd import graph
 
-__all__ = ["LayerHook", "QuietHook", "backward_origin", "scaler_of_step"]
+__all__ = ["LayerHook", "QuietHook", "backward_origin", "is_compiling", "scaler_of_step"]
 
 MOST_CALLS = 8  # of one module in one pass that are looked at: a recurrent cell may be called a thousand times
-_ENGINE = getattr(graph, "_engine_run_backward", None)  # every backward pass of Python starts in this function
+_TENSOR = torch.Tensor
+# Every backward pass of Python starts in this function.
+_ENGINE = getattr(getattr(graph, "_engine_run_backward", None), "__code__", None)
 _SCALER_STEPS = tuple(
     getattr(torch.amp.GradScaler, name).__code__
     for name in ("step", "_maybe_opt_step")
     if hasattr(torch.amp.GradScaler, name)
 )
+
+
+is_compiling = torch.compiler.is_compiling
 
 
 class QuietHook:
@@ -33,7 +38,7 @@ class QuietHook:
 
     def __call__(self, *args: Any) -> None:
         """Pass everything on, and change nothing."""
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             self.act(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -57,14 +62,14 @@ class LayerHook(QuietHook):
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         """Note the output; nothing is computed here unless it has to be."""
-        if self.left <= 0 or torch.compiler.is_compiling():
+        if self.left <= 0 or is_compiling():
             return
         self.left -= 1
         if self.take is not None:
             taken = self.take(output)
             if taken is not None:
                 self.calls.append((self.index, taken, -1))
-        elif type(output) is torch.Tensor:
+        elif type(output) is _TENSOR:
             self.calls.append((self.index, output, output._version))
         else:
             self.calls.append((self.index, output, -2))
@@ -80,11 +85,11 @@ def backward_origin() -> tuple[tuple[torch.Tensor, ...], bool] | None:
     for _ in range(8):
         if frame is None:
             break
-        if _ENGINE is not None and frame.f_code is _ENGINE.__code__:
+        if frame.f_code is _ENGINE:
             return _origin(frame)
         frame = frame.f_back
     for other in list(sys._current_frames().values()):
-        if _ENGINE is not None and other.f_code is _ENGINE.__code__:
+        if other.f_code is _ENGINE:
             return _origin(other)
     return None
 

@@ -32,7 +32,7 @@ class Live(Run):
         self._judged = None
         self._listeners: list[Callable[[Live], Any]] = []
         self._told = 0.0
-        recorder.on_flush = self._tell
+        recorder.on_flush, recorder.is_heard = self._tell, lambda: bool(self._listeners)
         self._key = next(iter(recorder.target.roots.values()))
 
     def start(self) -> Live:

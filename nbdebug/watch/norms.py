@@ -39,13 +39,20 @@ def norms_of(gradients: Sequence[torch.Tensor | None], *, is_plain: bool = False
     """Measure every gradient; where all are float32 on the CPU, in the quickest way."""
     if is_plain:
         try:
-            memory = [None if g is None else g.numpy() for g in gradients]
-            squares = np.array([np.nan if m is None else _VDOT(m, m) for m in memory])
-            if np.isfinite(squares).all():
-                return Norms(np.sqrt(squares), [], [])
+            held = [g for g in gradients if g is not None]
+            found = np.sqrt(np.array([_VDOT(m, m) for m in [g.numpy() for g in held]], np.float64))
+            if np.isfinite(found).all():
+                return Norms(found if len(held) == len(gradients) else _spread(found, gradients), [], [])
         except (RuntimeError, TypeError):  # sparse, or part of a graph of its own
             pass
     return _norms_one_by_one(gradients)
+
+
+def _spread(found: np.ndarray, gradients: Sequence[torch.Tensor | None]) -> np.ndarray:
+    """Put the norms in their places, NaN where there is no gradient."""
+    known = np.full(len(gradients), np.nan)
+    known[[place for place, gradient in enumerate(gradients) if gradient is not None]] = found
+    return known
 
 
 def _norms_one_by_one(gradients: Sequence[torch.Tensor | None]) -> Norms:

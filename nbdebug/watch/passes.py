@@ -11,12 +11,12 @@ from torch import nn
 
 from nbdebug.twin.taps import tensors_in
 from nbdebug.watch.batches import Batches
-from nbdebug.watch.hooks import MOST_CALLS, LayerHook, QuietHook, backward_origin
+from nbdebug.watch.hooks import MOST_CALLS, LayerHook, backward_origin
 from nbdebug.watch.sampling import Block, Gather, sample_at_once
 
 __all__ = ["Passes"]
 
-ALL_AT_FIRST, RARELY = 256, 16  # batches and graphs are looked at in every pass at first, then in some
+ALL_AT_FIRST, RARELY = 64, 16  # batches and graphs are looked at in every pass at first, then in some
 MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
 
@@ -52,8 +52,10 @@ class Passes:
 
     def reset(self) -> None:
         """Begin a new step."""
+        if self._nodes:
+            self._let_go()
         self.seconds = [0.0, 0.0, 0.0]  # data, forward, backward
-        self.losses: list[torch.Tensor] = []
+        self.losses: list[torch.Tensor | float] = []
         self.outputs: list[Block] = []
         self.passes = self.step_backwards = 0
         self.asked_gradients = False
@@ -61,8 +63,12 @@ class Passes:
         self._backward_began = 0.0
         self._open: list[nn.Module] = []
         self._began = 0.0
-        for handle in self._nodes:
-            handle.remove()
+
+    def _let_go(self) -> None:
+        """Take the hooks off the graph; one that ran its backward pass is about to go anyway."""
+        if self.passes != self.step_backwards:
+            for handle in self._nodes:
+                handle.remove()
         self._nodes.clear()
 
     def attach(self, roots: Sequence[nn.Module]) -> None:
@@ -70,8 +76,8 @@ class Passes:
         self._roots = {id(root) for root in roots}
         self.is_distributed = any(type(root).__name__ == "DistributedDataParallel" for root in roots)
         for root in roots:
-            before = root.register_forward_pre_hook(QuietHook(self._on_before), with_kwargs=True)
-            self._handles += [before, root.register_forward_hook(QuietHook(self._on_after))]
+            before = root.register_forward_pre_hook(self._on_before, with_kwargs=True)
+            self._handles += [before, root.register_forward_hook(self._on_after)]
 
     def detach(self) -> None:
         """Take every hook off; harmless when it is done twice."""
@@ -93,8 +99,9 @@ class Passes:
     def disarm(self) -> None:
         """Take the hooks off the layers, and let go of what they hold."""
         if self.is_armed:
+            key = self._key
             for hook in self.hooks:
-                hook.slot.pop(self._key, None)
+                hook.slot.pop(key, None)
             self.is_armed = False
         self.calls.clear()
 
@@ -112,7 +119,7 @@ class Passes:
     def _begin(self, module: nn.Module, now: float, args: Any, kwargs: Any) -> None:
         if not self.passes:
             self.seconds[0] += now - self.mark
-            if self.due or self.training_passes < ALL_AT_FIRST or self.training_passes % RARELY < 2:
+            if self.training_passes < ALL_AT_FIRST or self.training_passes % RARELY < 2:
                 self.batches.see(args, kwargs)
         self.passes += 1
         self.close_backward()
@@ -151,14 +158,14 @@ class Passes:
                 self.hooks[index].take = sample_at_once(self.gather.wanted)
 
     def _await_backward(self, output: Any) -> None:
-        tensors = [output] if isinstance(output, torch.Tensor) else tensors_in(output)
-        nodes = [t.grad_fn for t in tensors if t.grad_fn is not None][:OUTPUTS]
-        for number, node in enumerate(nodes):
+        tensors = (output,) if isinstance(output, torch.Tensor) else tensors_in(output)
+        nodes = [node for t in tensors if (node := t.grad_fn) is not None][:OUTPUTS]
+        for node in nodes:
             self._nodes.append(node.register_prehook(self._on_begin))
-            weight = 1 if self.training_passes < ALL_AT_FIRST else RARELY
-            if number == 0 and self.training_passes % weight == 0:
-                token: Any = _Token(self.graphs, weight)
-                node.metadata["nbdebug"] = token  # type: ignore[index]
+        weight = 1 if self.training_passes < ALL_AT_FIRST else RARELY
+        if nodes and self.training_passes % weight == 0:
+            token: Any = _Token(self.graphs, weight)
+            nodes[0].metadata["nbdebug"] = token  # type: ignore[index]
 
     def _backward_begins(self, gradients: Any) -> None:
         task = torch._C._current_graph_task_id()
@@ -172,7 +179,10 @@ class Passes:
         self.backwards += 1
         self.step_backwards += 1
         if origin is not None and len(origin[0]) == 1 and origin[0][0].numel() == 1:
-            self.losses.append(origin[0][0].detach().clone())
+            loss = origin[0][0]
+            self.losses.append(
+                loss.item() if loss.is_cpu else loss.detach().reshape(()).clone()
+            )  # nothing is waited for
         self.on_backward()
         self._backward_began = time.perf_counter()
         if not self.due:

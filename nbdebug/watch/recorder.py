@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from typing import Any
 
 import torch
 
+from nbdebug.watch.budget import Budget
+from nbdebug.watch.hooks import QuietHook, is_compiling
 from nbdebug.watch.passes import Passes
 from nbdebug.watch.sample import LayerName, ParameterName, Sample
 from nbdebug.watch.steps import Followed, Steps
@@ -17,16 +20,16 @@ from nbdebug.watch.targets import Target
 
 __all__ = ["Recorder"]
 
-FLUSH_ROWS, FLUSH_SECONDS, FLUSH_SAMPLES = 256, 0.5, 16
-REFRESH, PATIENCE = 1.0, 20.0  # measured at least so often: every second, unless that were a twentieth of the time
-CREDIT = 0.02  # seconds that may be saved up, so that a pause is not followed by a burst
+FLUSH_ROWS, FLUSH_SAMPLES = 256, 16
+HEARD, UNHEARD = 0.5, 10.0  # seconds between two flushes, where somebody listens and where nobody does
+WEIGHED = 1.0  # seconds between two looks at the memory
 
 
 class Recorder:
     """Records one training. `every` says at which steps layers are measured; None leaves it to the budget."""
 
     def __init__(self, target: Target, *, every: int | None, budget: float) -> None:
-        self.target, self.every, self.budget = target, every, budget
+        self.target, self.budget = target, Budget(every, budget)
         names = [LayerName(path, type(module).__name__) for path, module in target.layers]
         held = [ParameterName(n, n.rpartition(".")[0], tuple(p.shape), p.numel()) for n, p in target.parameters]
         self.store = Store(names, held)
@@ -38,14 +41,14 @@ class Recorder:
         self.is_running = False
         self.failure = ""
         self.on_flush: Callable[[], None] = lambda: None
+        self.is_heard: Callable[[], bool] = lambda: False
         self.explicit: set[str] = set()
         self.eval_steps = 0
         self.first_eval_step: int | None = None
         self.measured = 0
         self.spent = self.seconds = 0.0
         self._since = 0.0
-        self._balance, self._settled = CREDIT, time.perf_counter()
-        self._heavy = self._price = self._step_began = self._measured_at = 0.0
+        self._hook_began = self._step_began = self._settled = 0.0
         self._flushed = time.perf_counter()
         self._weighed = 0.0
         self._rates: dict[str, float] = {}
@@ -62,7 +65,7 @@ class Recorder:
             return
         self.is_running, self._since = True, time.perf_counter()
         self.passes.mark = self._settled = self._since
-        self.passes.due = self._is_due()
+        self.passes.due = self.budget.after(self.steps.step - 1, 0.0, 0.0, None)
         self.passes.attach(self._roots)
         optimizers = self.target.optimizers
         self.steps.attach(None if optimizers is None else list(optimizers.values()))
@@ -76,28 +79,17 @@ class Recorder:
             self.seconds += time.perf_counter() - self._since
         self.flush()
 
-    def _guarded(self, act: Callable[..., None]) -> Callable[..., None]:
-        """Time what a hook does, and let nothing that goes wrong in it reach the training."""
+    def _guarded(self, act: Callable[..., None]) -> QuietHook:
+        return _Guarded(self, act)
 
-        def acted(*args: Any) -> None:
-            if not self.is_running:
-                return
-            began = time.perf_counter()
-            try:
-                act(*args)
-            except Exception as error:
-                self._give_up(error)
-            self.spent += time.perf_counter() - began
-
-        return acted
-
-    def _give_up(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> None:
+        """Switch off for good, and say so once; the training goes on."""
         self.failure = f"The recorder failed and switched itself off: {type(error).__name__}: {error}"
         self.is_running = False
         self.steps.detach()
         self.passes.detach()
         error.__traceback__ = None
-        warnings.warn(f"nbdebug.watch: {self.failure}. Your training goes on.", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"nbdebug.watch: {self.failure}. Your training goes on.", RuntimeWarning, stacklevel=3)
 
     # --- one step -----------------------------------------------------------------------------------------------
 
@@ -123,8 +115,7 @@ class Recorder:
         self._look_deeper()
         self.steps.step += 1
         passes.reset()
-        self._settle()
-        passes.mark = time.perf_counter()
+        self._settle(sum(times[1:]) if times[1] else 0.0, is_measured=sample is not None)
 
     def _loss_of(self, one: Followed, is_pace: bool) -> dict[str, Any]:
         losses = self.passes.losses
@@ -133,7 +124,7 @@ class Recorder:
             return {}
         if one.has_closure:
             losses = losses[:1]  # the others are trials of the same step
-        loss = losses[0] if len(losses) == 1 else torch.stack([x.reshape(()) for x in losses]).sum()
+        loss = losses[0] if len(losses) == 1 else sum(losses)
         return {name: loss if self.steps.scale is None else loss / self.steps.scale}
 
     def _tally_modes(self) -> None:
@@ -144,21 +135,19 @@ class Recorder:
 
     def _note_rates(self, one: Followed) -> None:
         """Write the learning rates down where they changed, and once a flush."""
-        now = [group.get("lr") for each in self.steps.followed.values() for group in each.optimizer.param_groups[:32]]
+        followed = self.steps.followed.values()
+        now = [_rate(group) for each in followed for group in each.optimizer.param_groups[:32]]
         if now == self._newest_rates:
             return
-        self._newest_rates, rates = now, {}
-        for followed in self.steps.followed.values():
-            prefix = "" if len(self.steps.followed) == 1 else f"{followed.name}/"
-            for number, group in enumerate(followed.optimizer.param_groups[:32]):
-                rates[f"{prefix}{number}"] = group.get("lr", float("nan"))
-        step = self.steps.step
-        if rates != self._rates:
-            if self._rates and self._rates_step < step - 1:
-                self.store.rate_rows.append((step - 1, self._rates))
-            self._rates = {name: float(rate) for name, rate in rates.items()}
-            self.store.rate_rows.append((step, self._rates))
-            self._rates_step = step
+        step, self._newest_rates = self.steps.step, now
+        prefixes = ["" if len(followed) == 1 else f"{each.name}/" for each in followed]
+        groups = [range(len(each.optimizer.param_groups[:32])) for each in followed]
+        names = [f"{prefix}{number}" for prefix, own in zip(prefixes, groups, strict=True) for number in own]
+        if self._rates and self._rates_step < step - 1:
+            self.store.rate_rows.append((step - 1, self._rates))
+        self._rates = {name: float(rate) for name, rate in zip(names, now, strict=True)}
+        self.store.rate_rows.append((step, self._rates))
+        self._rates_step = step
 
     def _look_deeper(self) -> None:
         """Look at the layers themselves where steps come without a pass: the model is called by another method."""
@@ -167,27 +156,19 @@ class Recorder:
             self._roots = [module for _, module in self.target.layers]
             self.passes.attach(self._roots)
 
-    def _settle(self) -> None:
-        """Flush where it is time, and take the budget into account."""
-        now, store = time.perf_counter(), self.store
-        if self.passes.due:
-            self._heavy = self._price = self.spent - self._step_began
-            self._measured_at = now
-        self._step_began = self.spent
-        full = len(store.rows) >= FLUSH_ROWS or len(store.samples) >= FLUSH_SAMPLES
-        if full or now - self._flushed > FLUSH_SECONDS:
+    def _settle(self, seconds: float, *, is_measured: bool) -> None:
+        """Flush where it is time, and ask the budget for the next step; `seconds` are those of passes and step."""
+        store, now = self.store, time.perf_counter()
+        is_full = len(store.rows) >= FLUSH_ROWS or len(store.samples) >= FLUSH_SAMPLES
+        if is_full or now - self._flushed > (HEARD if self.is_heard() else UNHEARD):
             self.flush()
-        self.passes.due = self._is_due()
-
-    def _is_due(self) -> bool:
-        """Whether the budget allows to measure the next step; what every step costs is not counted against it."""
-        now = time.perf_counter()
-        gained, self._settled = self.budget * (now - self._settled), now
-        self._balance = min(self._balance + gained - self._heavy, CREDIT)
-        self._heavy = 0.0
-        if self.every is not None and (self.steps.step + 1) % self.every:
-            return False
-        return self._balance >= 0 or now - self._measured_at > max(REFRESH, PATIENCE * self._price)
+            now = time.perf_counter()
+        elapsed, self.passes.mark = now - self._settled, now
+        self._settled = now
+        spent = self.spent + now - self._hook_began
+        price = spent - self._step_began if is_measured else None
+        self._step_began = spent
+        self.passes.due = self.budget.after(self.steps.step - 1, seconds or elapsed, elapsed, price)
 
     def flush(self) -> None:
         """Move what is pending into the history, and tell whoever listens."""
@@ -197,7 +178,7 @@ class Recorder:
             self.store.rate_rows.append((step, self._rates))
             self._rates_step = step
         self.store.flush()
-        if step > self.store.memory_step and self._flushed - self._weighed > REFRESH:
+        if step > self.store.memory_step and self._flushed - self._weighed > WEIGHED:
             self._weighed = self._flushed
             self.store.put_memory(step, self.steps.scale)
         if torch._C._current_graph_task_id() == -1:  # never inside a backward pass
@@ -214,3 +195,30 @@ class Recorder:
     def share(self) -> float:
         """The share of the time that the recorder took itself."""
         return self.spent / max(self.elapsed, 1e-9)
+
+
+def _rate(group: dict[str, Any]) -> Any:
+    """Give the learning rate of a group; a tensor on the CPU is read, because a scheduler writes into it."""
+    rate = group.get("lr", math.nan)
+    return rate.item() if isinstance(rate, torch.Tensor) and rate.is_cpu else rate
+
+
+class _Guarded(QuietHook):
+    """Does what a hook is to do and times it, and lets nothing that goes wrong in it reach the training."""
+
+    __slots__ = ("recorder",)
+
+    def __init__(self, recorder: Recorder, act: Callable[..., None]) -> None:
+        super().__init__(act)
+        self.recorder = recorder
+
+    def __call__(self, *args: Any) -> None:
+        recorder = self.recorder
+        if not recorder.is_running or is_compiling():
+            return
+        recorder._hook_began = began = time.perf_counter()
+        try:
+            self.act(*args)
+        except Exception as error:
+            recorder.give_up(error)
+        recorder.spent += time.perf_counter() - began

@@ -45,14 +45,14 @@ def _statistics_with_holes(rows: np.ndarray) -> np.ndarray:
     return np.stack([*(np.ma.filled(part, np.inf) for part in parts), zeros, bad], axis=1)
 
 
-def change_of(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the root mean square of each row before, and |change| / |before|; infinite where not finite."""
+def change_of(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Give in two columns the root mean square of each row before, and |change| / |before|; infinite if not finite."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         change = after - before
         moved = np.einsum("ij,ij->i", change, change)
         old = np.einsum("ij,ij->i", before, before)
         ratio = np.where(old == 0, np.nan, _infinite(np.sqrt(moved / old)))
-    return _infinite(np.sqrt(old / before.shape[1])), ratio
+    return np.stack([_infinite(np.sqrt(old / before.shape[1])), ratio], axis=1)
 
 
 def _infinite(values: np.ndarray) -> np.ndarray:

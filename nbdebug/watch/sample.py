@@ -1,15 +1,17 @@
-"""What is looked at, and what was measured around one step, not yet reduced."""
+"""What is measured around one step, as it waits to be reduced, and the names that it goes by."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 
 from nbdebug.watch.norms import Norms
 from nbdebug.watch.sampling import Block
 
-__all__ = ["LayerName", "ParameterName", "Sample"]
+__all__ = ["LayerName", "ParameterName", "Sample", "as_number"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Sample:
     """What was measured around one step of one optimizer, not yet reduced."""
 
     step: int
-    places: list[int]  # of the optimizer's parameters among all
+    places: np.ndarray  # of the optimizer's parameters among all
     outputs: list[Block] = field(default_factory=list)
     gradients: Norms | None = None
     used: Norms | None = None
@@ -43,3 +45,14 @@ class Sample:
     used_scale: torch.Tensor | float = 1.0
     before: list[Block] = field(default_factory=list)
     after: list[Block] = field(default_factory=list)
+
+
+def as_number(value: Any) -> float:
+    """Read a tensor, an array or a number as a float; what is none of them is NaN."""
+    try:
+        if isinstance(value, torch.Tensor):
+            value = value.detach()
+            return float(value) if value.numel() == 1 else float(value.double().mean())
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return float("nan")

@@ -7,7 +7,7 @@ gathers, and nothing is waited for until a flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,8 +18,11 @@ __all__ = ["Block", "Gather", "WeightViews", "sample_at_once"]
 
 LINE = 16  # neighbouring elements that are taken together: one cache line of float32
 PER_STEP, LEAST, MOST = 32_768, 128, 2_048  # elements of a sample: of all layers together, and of one
+MOST_NAMES = 64
 PHASES = 4  # samples of the weights rotate, so that no element is left out for ever
 _READABLE = (torch.float32, torch.float64, torch.float16)  # by NumPy
+_FLOAT = np.dtype(np.float32)
+Groups: TypeAlias = dict[Any, tuple[list[int], list[Any]]]  # of views that can be copied together
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -94,38 +97,33 @@ def sample_at_once(wanted: int) -> Callable[[Any], Any]:
 
 
 class Gather:
-    """Gathers what the modules of one pass gave; the way to each is remembered as long as its size stays the same."""
+    """Gathers what the modules of one pass gave; in a pass like the one before, by the same way."""
 
     def __init__(self, layers: int) -> None:
         self.wanted = elements_each(layers)
         self.overwritten: set[int] = set()
-        self._ways: dict[int, tuple[int, int, tuple[int, ...], tuple[int, ...]]] = {}
+        self._names = _Names()
+        self._plan: _Plan | None = None
 
     def __call__(self, calls: list[tuple[int, Any, int]]) -> list[Block]:
         """Give the samples in blocks; outputs that were written over since are left out and remembered."""
-        groups: dict[Any, tuple[list[int], list[Any]]] = {}
-        for index, output, version in calls:
-            taken = self._known_way(index, output, version) or self._taken(index, output, version)
-            if taken is not None:
-                view, size = taken
-                # An integer for NumPy, and with the device for torch.
-                key = size if isinstance(view, np.ndarray) else (size, view.device, view.dtype)
-                indices, views = groups.get(key) or groups.setdefault(key, ([], []))
-                indices.append(index)
-                views.append(view)
-        return blocks_of(groups)
+        plain = [call for call in calls if call[2] >= 0]
+        blocks = None if self._plan is None else self._plan.blocks(plain)
+        if blocks is None:
+            groups = self._grouped(plain)
+            self._plan = _Plan(plain, groups) if _is_regular(plain, groups) else None
+            blocks = self._names.blocks(groups)
+        if len(plain) == len(calls):
+            return blocks
+        return blocks + self._names.blocks(self._grouped([call for call in calls if call[2] < 0]))
 
-    def _known_way(self, index: int, output: Any, version: int) -> tuple[Any, int] | None:
-        """Take the same lines as the last time, where nothing has changed but the values."""
-        way = self._ways.get(index)
-        if way is None or version < 0 or output._version != version or output.numel() != way[0]:
-            return None
-        try:
-            memory = output.detach().numpy()
-            return np.ndarray(way[2], np.float32, memory, 0, way[3]), way[1]
-        except (TypeError, ValueError):  # no longer contiguous, of another type or on another device
-            self._ways.pop(index)
-            return None
+    def _grouped(self, calls: list[tuple[int, Any, int]]) -> Groups:
+        groups: Groups = {}
+        for index, output, version in calls:
+            taken = self._taken(index, output, version)
+            if taken is not None:
+                put(groups, taken[1], index, taken[0])
+        return groups
 
     def _taken(self, index: int, output: Any, version: int) -> tuple[Any, int] | None:
         if version == -1:
@@ -136,27 +134,80 @@ class Gather:
         if version >= 0 and tensor._version != version:
             self.overwritten.add(index)
             return None
-        view, size = sampled(tensor, self.wanted)
-        if isinstance(view, np.ndarray) and view.ndim == 2 and view.dtype == np.float32:
-            self._ways[index] = (tensor.numel(), size, view.shape, view.strides)
-        return view, size
+        return sampled(tensor, self.wanted)
 
 
-def blocks_of(groups: dict[Any, tuple[list[int], list[Any]]]) -> list[Block]:
-    """Copy the views of each group together."""
-    return [
-        Block(tuple(indices), key, np.concatenate(_alike(views)))
-        if isinstance(key, int)
-        else Block(tuple(indices), key[0], torch.cat(views))
-        for key, (indices, views) in groups.items()
-    ]
+class _Plan:
+    """The way through a pass whose outputs are all plain: nothing is decided again as long as all sizes stay the same.
+
+    Each decision costs as much as the numbers that it is about, and a model may have hundreds of layers.
+    """
+
+    def __init__(self, calls: list[tuple[int, Any, int]], groups: Groups) -> None:
+        self.indices = [index for index, _, _ in calls]
+        self.sizes = [output.numel() for _, output, _ in calls]
+        found = {index: view for indices, views in groups.values() for index, view in zip(indices, views, strict=True)}
+        self.shapes = [(found[index].shape, found[index].strides) for index in self.indices]
+        place = {index: number for number, index in enumerate(self.indices)}
+        self.groups = [(tuple(own), key[0], [place[i] for i in own]) for key, (own, _) in groups.items()]
+
+    def blocks(self, calls: list[tuple[int, Any, int]]) -> list[Block] | None:
+        """Give the samples, or None where something is not as it was."""
+        try:
+            if [(i, t.numel(), t._version) for i, t, _ in calls] != [
+                (i, size, call[2]) for i, size, call in zip(self.indices, self.sizes, calls, strict=True)
+            ]:
+                return None
+            memory = [t.detach().numpy() for _, t, _ in calls]
+            if any([m.dtype != _FLOAT for m in memory]):  # noqa: C419 - quicker than a generator
+                return None
+            # Refused where the memory is no longer contiguous.
+            views = [
+                np.ndarray(shape, _FLOAT, m, 0, strides)
+                for m, (shape, strides) in zip(memory, self.shapes, strict=True)
+            ]
+        except (AttributeError, TypeError, ValueError, RuntimeError):  # no tensor, or of another type or device
+            return None
+        return [Block(own, size, np.concatenate([views[n] for n in places])) for own, size, places in self.groups]
 
 
-def _alike(views: list[Any]) -> list[Any]:
-    """Give views of one kind: a tensor that is taken whole may have as many elements as the lines of another."""
-    if all(view.ndim == views[0].ndim for view in views):
-        return views
-    return [view.reshape(-1) for view in views]
+def _is_regular(calls: list[tuple[int, Any, int]], groups: Groups) -> bool:
+    """Whether every module was called once and gave one tensor of float32 in the memory of the CPU."""
+    views = [view for _, own in groups.values() for view in own]
+    return (
+        len(views) == len(calls) == len({index for index, _, _ in calls})
+        and all(version >= 0 for _, _, version in calls)
+        and all(isinstance(view, np.ndarray) and view.dtype == _FLOAT for view in views)
+        and all(output.is_contiguous() for _, output, _ in calls)
+    )
+
+
+def put(groups: Groups, size: int, index: int, view: Any) -> None:
+    """Put a view to those that can be copied together with it: of one size, and for torch of one kind and device."""
+    is_array = isinstance(view, np.ndarray)
+    key = (size, view.ndim) if is_array else (size, view.device, view.dtype)
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = ([], [])
+    group[0].append(index)
+    group[1].append(view)
+
+
+class _Names(dict[tuple[int, ...], tuple[int, ...]]):
+    """Gives one object for the same tensors, so that their blocks are quickly found to belong together."""
+
+    def of(self, indices: list[int]) -> tuple[int, ...]:
+        """Name these tensors."""
+        return self.setdefault(tuple(indices), tuple(indices)) if len(self) < MOST_NAMES else tuple(indices)
+
+    def blocks(self, groups: Groups) -> list[Block]:
+        """Copy the views of each group together."""
+        return [Block(self.of(own), key[0], joined(views)) for key, (own, views) in groups.items()]
+
+
+def joined(views: list[Any]) -> Any:
+    """Copy views together."""
+    return np.concatenate(views) if isinstance(views[0], np.ndarray) else torch.cat(views)
 
 
 class WeightViews:
@@ -166,7 +217,8 @@ class WeightViews:
         self.parameters = parameters
         self.wanted = elements_each(len(parameters))
         self._pointers: list[int] | None = None
-        self._phases: list[dict[Any, tuple[list[int], list[Any]]]] = []
+        self._names = _Names()
+        self._phases: list[list[tuple[tuple[int, ...], int, list[Any]]]] = []  # what, how many of each, where
         self.is_plain = False
 
     def refresh(self) -> None:
@@ -177,17 +229,20 @@ class WeightViews:
             self.is_plain = all(p.dtype is torch.float32 and p.device.type == "cpu" for p in self.parameters)
             self._phases = [self._views(number) for number in range(PHASES)]
 
+    def follow(self) -> None:
+        """Make the views anew after a step that put other tensors in the place of the old ones, as some do."""
+        pointers = self._pointers
+        if pointers and pointers[0] and self.parameters[0].data_ptr() != pointers[0]:
+            self.refresh()
+
     def __call__(self, phase: int) -> list[Block]:
         """Copy the sample of this phase."""
-        return blocks_of(self._phases[phase % PHASES])
+        return [Block(names, size, joined(views)) for names, size, views in self._phases[phase % PHASES]]
 
-    def _views(self, phase: int) -> dict[Any, tuple[list[int], list[Any]]]:
-        groups: dict[Any, tuple[list[int], list[Any]]] = {}
+    def _views(self, phase: int) -> list[tuple[tuple[int, ...], int, list[Any]]]:
+        groups: Groups = {}
         for index, parameter in enumerate(self.parameters):
             if type(parameter) in _ORDINARY and is_plain(parameter):
                 view, size = sampled(parameter, self.wanted, phase)
-                key = size if isinstance(view, np.ndarray) else (size, view.device, view.dtype)
-                indices, views = groups.setdefault(key, ([], []))
-                indices.append(index)
-                views.append(view)
-        return groups
+                put(groups, size, index, view)
+        return [(self._names.of(indices), key[0], views) for key, (indices, views) in groups.items()]

@@ -14,15 +14,15 @@ def snapshot(recorder: Recorder) -> Recording:
     store = recorder.store
     with store.lock:
         store.flush()
-        norms, extras = store.norms.series(), store.extras.series()
+        norms, extras = store.weights.norms.series(), store.extras.series()
         return Recording(
             model=recorder.target.name,
             optimizer=", ".join(type(one.optimizer).__name__ for one in recorder.steps.followed.values()),
             tally=_tally(recorder),
             scalars=series_of(store.scalars),
             rates=series_of(store.rates),
-            layers=store.layer_series(),
-            parameters=store.parameter_series(),
+            layers=store.outputs.series(),
+            parameters=store.weights.series(),
             gradient=norms["gradient"],
             used=norms["used"],
             times=store.times.series(),
@@ -33,7 +33,7 @@ def snapshot(recorder: Recorder) -> Recording:
             batches=recorder.passes.batches.tally(),
             sampled_every=recorder.steps.step / max(recorder.measured, 1),
             share=recorder.share,
-            budget=recorder.budget,
+            budget=recorder.budget.share,
             seconds=recorder.elapsed,
             device=recorder.target.device,
             unseen=_unseen(recorder),
@@ -60,8 +60,8 @@ def _tally(recorder: Recorder) -> StepTally:
         eval_modules=recorder.target.modules_in_eval_mode(),
         mode_modules=recorder.target.modules_that_obey_the_mode(),
         graphs_alive=passes.graphs[0],
-        clipped_steps=recorder.store.clipped,
-        norms_compared=recorder.store.compared,
+        clipped_steps=recorder.store.weights.clipped,
+        norms_compared=recorder.store.weights.compared,
         other_optimizers=tuple(others),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from nbdebug.watch.hooks import QuietHook, scaler_of_step
+from nbdebug.watch.hooks import scaler_of_step
 from nbdebug.watch.norms import Norms, norms_of
 from nbdebug.watch.passes import Passes
 from nbdebug.watch.sample import Sample
@@ -21,7 +21,7 @@ from nbdebug.watch.sampling import WeightViews
 __all__ = ["Followed", "Steps"]
 
 SURE = 32  # steps after which a GradScaler is looked for only now and then
-VERIFIED = 16  # every so many measurements, gradients are measured again though nothing seems to have changed them
+SURELY, VERIFIED = 3, 16  # gradients are measured again though nothing seems to have changed them: at first, and then
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Followed:
 
     name: str
     optimizer: torch.optim.Optimizer
-    places: list[int]
+    places: np.ndarray
     parameters: list[torch.Tensor]
     views: WeightViews
     steps: int = 0
@@ -75,13 +75,13 @@ class Steps:
     def follow(self, name: str, optimizer: torch.optim.Optimizer) -> Followed:
         """Take an optimizer in."""
         held = [p for group in optimizer.param_groups for p in group["params"] if id(p) in self._places]
-        places = [self._places[id(p)] for p in held]
+        places = np.array([self._places[id(p)] for p in held], np.int64)
         self.followed[id(optimizer)] = Followed(name, optimizer, places, held, WeightViews(held))
         return self.followed[id(optimizer)]
 
     def attach(self, optimizers: Sequence[torch.optim.Optimizer] | None) -> None:
         """Hook these optimizers, or, for None, every one that steps and holds a parameter of the model."""
-        before, after = QuietHook(self.guard(self._before)), QuietHook(self.guard(self._after))
+        before, after = self.guard(self._before), self.guard(self._after)
         if optimizers is None:
             self._handles.append(register_optimizer_step_pre_hook(before))
             self._handles.append(register_optimizer_step_post_hook(after))
@@ -142,7 +142,7 @@ class Steps:
         if self.pace is None:
             self.pace = one
         self._in_step = True
-        one.has_closure = any(map(callable, (*args[1:], *kwargs.values())))
+        one.has_closure = (len(args) > 1 or bool(kwargs)) and any(map(callable, (*args[1:], *kwargs.values())))
         if not one.has_closure:
             self._judge(one)
         one.sample = None
@@ -151,7 +151,7 @@ class Steps:
         self._began = time.perf_counter()
 
     def _judge(self, one: Followed) -> None:
-        if not one.probes or any(p.grad is None for p in one.probes):
+        if not one.probes or any([p.grad is None for p in one.probes]):  # noqa: C419 - quicker than a generator
             found = [p for p in one.parameters if p.grad is not None]
             one.probes = [found[i] for i in sorted({0, len(found) // 2, len(found) - 1})] if found else []
         self.without_gradient += not one.probes and bool(one.parameters)
@@ -175,7 +175,7 @@ class Steps:
         gradients = [p.grad for p in one.parameters]
         versions = [-1 if g is None else g._version for g in gradients]
         same = one.raw is not None and versions == one.versions and not self._silent_change
-        if same and self._measured % VERIFIED > 2:
+        if same and self._measured > SURELY and self._measured % VERIFIED:
             sample.used = one.raw
         else:
             sample.used = norms_of(gradients, is_plain=one.is_plain)
@@ -195,6 +195,7 @@ class Steps:
         if one.sample is not None:
             if one.sample.used is None:  # the closure made the gradients
                 one.sample.used = norms_of([p.grad for p in one.parameters])
+            one.views.follow()
             one.sample.after = one.views(self._measured)
         if one.has_closure:
             self._judge(one)
@@ -207,10 +208,12 @@ class Steps:
 
 def _is_clear(probes: list[torch.Tensor]) -> tuple[bool, bool]:
     """Whether the gradients of the last step are gone, and whether that could not be seen."""
-    gradients = [p.grad for p in probes]
-    if any(g is not None and g.device.type != "cpu" for g in gradients):
+    left = [g for p in probes if (g := p.grad) is not None]
+    if not left:
+        return True, False
+    if any(g.device.type != "cpu" for g in left):
         return False, True
-    return not any(g is not None and bool(g.any()) for g in gradients), False
+    return not any(bool(g.any()) for g in left), False
 
 
 def _about_equal(first: Norms, second: Norms) -> bool:
