@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["Bars", "Exhibit", "HistogramGrid", "Images", "Lines", "Table", "exhibit_from_dict"]
+__all__ = ["Bars", "Exhibit", "HistogramGrid", "Images", "Lines", "Table", "exhibit_from_dict", "spans_magnitudes"]
 
 
 # Where the kinds that can show samples hold them.
@@ -79,16 +79,15 @@ class Lines(Exhibit):
     def of_losses(cls, curves: Iterable[tuple[str, Sequence[float]]], title: str) -> Lines:
         """Draw losses over steps, on a logarithmic scale where they span orders of magnitude."""
         series = tuple((name, tuple(map(float, range(len(losses)))), tuple(losses)) for name, losses in curves)
-        every = [loss for _, _, losses in series for loss in losses if math.isfinite(loss)]
-        spans = bool(every) and min(every) > 0 and max(every) > 100 * min(every)
-        return cls(series, title, log_y=spans)
+        return cls(series, title, log_y=spans_magnitudes(loss for _, _, losses in series for loss in losses))
 
     @classmethod
     def of_steps(cls, name: str, steps: Iterable[float], values: Iterable[float], title: str) -> Lines:
         """Draw one curve over the steps of a training, with at most 2,000 points."""
         points = list(zip(map(float, steps), map(float, values), strict=True))
         points = points[:: max(1, len(points) // 2000)]
-        return cls(((name, tuple(x for x, _ in points), tuple(y for _, y in points)),), title, y_label=name)
+        series = ((name, tuple(x for x, _ in points), tuple(y for _, y in points)),)
+        return cls(series, title, y_label=name, log_y=spans_magnitudes(y for _, y in points))
 
 
 @dataclass(frozen=True)
@@ -127,6 +126,12 @@ class Images(Exhibit):
     def shows_samples(self) -> bool:
         """Whether it shows samples: pictures always do."""
         return True
+
+
+def spans_magnitudes(values: Iterable[float]) -> bool:
+    """Whether values are so far apart that only a logarithmic scale shows all of them."""
+    finite = [value for value in values if math.isfinite(value)]
+    return bool(finite) and min(finite) > 0 and max(finite) > 100 * min(finite)
 
 
 _KINDS: dict[str, type[Exhibit]] = {kind.kind: kind for kind in (Bars, Lines, HistogramGrid, Table, Images)}

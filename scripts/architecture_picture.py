@@ -9,14 +9,14 @@ from pathlib import Path
 __all__ = ["architecture_picture"]
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nbdebug"
-WIDTH, HEIGHT = 1060, 470
-WIDE, HIGH = 122, 74
+WIDTH, HEIGHT = 1076, 440
+WIDE, HIGH = 134, 80
 COLOURS = {"yours": "#fdf1d8", "copy": "#e3eefb", "pure": "#e4f4e8", "shown": "#f1e8f8"}
 
 
 @dataclass(frozen=True)
 class Box:
-    """A folder or a file of the package with what it does; `name` is empty for what is the user's."""
+    """A folder or a file of the package with what it does; `key` is empty for what is the user's."""
 
     key: str
     title: str
@@ -28,21 +28,21 @@ class Box:
     @property
     def x(self) -> float:
         """The left edge."""
-        return 24 + self.column * 148
+        return 14 + self.column * 153
 
     @property
     def y(self) -> float:
         """The upper edge."""
-        return 60 + self.row * 128
+        return 60 + self.row * 130
 
 
 BOXES = (
     Box("", "your notebook", ("model, loader,", "loss, optimizer"), 0, 1, "yours"),
-    Box("subject", "subject/", ("takes batches apart,", "never iterates yours"), 1, 1, "yours"),
+    Box("subject", "subject/", ("takes a batch apart,", "iterates nothing"), 1, 1, "yours"),
     Box("twin", "twin/", ("the copy, and the", "guard around it"), 2, 1, "copy"),
     Box("probes", "probes/", ("each runs one", "experiment"), 3, 1, "copy"),
     Box("evidence", "evidence/", ("what was measured:", "plain numbers"), 4, 1, "pure"),
-    Box("checks", "checks/", ("pure functions from", "numbers to findings"), 5, 1, "pure"),
+    Box("checks", "checks/", ("from numbers to", "findings, no torch"), 5, 1, "pure"),
     Box("finding", "finding", ("what, where, how", "sure, what to try"), 6, 1, "pure"),
     Box("decision_tree", "decision_tree/", ("which question is", "asked next"), 4, 0, "pure"),
     Box("watch", "watch/", ("records your own", "loop as it runs"), 1, 2, "yours"),
@@ -64,7 +64,7 @@ def architecture_picture() -> str:
     by_key = {box.key: box for box in BOXES}
     for key in filter(None, by_key):
         assert (PACKAGE / key).is_dir() or (PACKAGE / f"{key}.py").is_file(), f"nbdebug/{key} is drawn, but not there"
-    edge = by_key["twin"].x - 13
+    edge = by_key["twin"].x - 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif">',
         "<title>The way of one batch through the folders of nbdebug</title>",
@@ -82,19 +82,19 @@ def architecture_picture() -> str:
 
 
 def _side(x: float, anchor: str, text: str) -> str:
-    return f'<text x="{x}" y="34" font-size="13" fill="#c0392b" text-anchor="{anchor}">{text}</text>'
+    return f'<text x="{x}" y="34" font-size="15" fill="#c0392b" text-anchor="{anchor}">{text}</text>'
 
 
 def _box(box: Box) -> str:
     middle = box.x + WIDE / 2
     lines = "".join(
-        f'<text x="{middle}" y="{box.y + 46 + 16 * number}" font-size="12" fill="#333" text-anchor="middle">'
+        f'<text x="{middle}" y="{box.y + 48 + 18 * number}" font-size="13.5" fill="#333" text-anchor="middle">'
         f"{escape(line)}</text>"
         for number, line in enumerate(box.lines)
     )
     return (
         f'<rect x="{box.x}" y="{box.y}" width="{WIDE}" height="{HIGH}" rx="7" fill="{COLOURS[box.colour]}" '
-        f'stroke="#888"/><text x="{middle}" y="{box.y + 24}" font-size="14" font-weight="bold" fill="#111" '
+        f'stroke="#888"/><text x="{middle}" y="{box.y + 25}" font-size="16" font-weight="bold" fill="#111" '
         f'text-anchor="middle">{escape(box.title)}</text>{lines}'
     )
 

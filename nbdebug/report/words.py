@@ -20,6 +20,7 @@ __all__ = [
     "clean_text",
     "counts_line",
     "figure",
+    "first_remedy",
     "not_seen",
     "not_seen_in_brief",
     "plural",
@@ -124,6 +125,14 @@ def plural(count: int, word: str) -> str:
 def tried(finding: Finding, remedy: Remedy) -> Verification | None:
     """Give what came of a remedy where it was tried on a copy."""
     return next((one for one in finding.verifications if one.remedy == remedy), None)
+
+
+def first_remedy(finding: Finding) -> str:
+    """Give what to try before anything else: what was verified on a copy, else the first; empty where there is none."""
+    helped = next((one for one in finding.verifications if one.verified), None)
+    if helped is not None:
+        return f"{helped.remedy.says} (verified on a copy)"
+    return finding.remedies[0].says if finding.remedies else ""
 
 
 def verdict(report: Report) -> str:

@@ -60,9 +60,7 @@ def loss_lines(recording: Recording) -> Lines | None:
     found = recording.loss.finite
     if not len(found):
         return None
-    x, y = _thinned(found)
-    spans = min(y) > 0 and max(y) > 100 * min(y)
-    return Lines((("loss", x, y),), f"Loss of {recording.model}", log_y=spans)
+    return Lines.of_steps("loss", *_thinned(found), f"Loss of {recording.model}")
 
 
 def curves(recording: Recording) -> tuple[Lines, ...]:
@@ -71,10 +69,12 @@ def curves(recording: Recording) -> tuple[Lines, ...]:
     rates = [(name, _thinned(series.finite)) for name, series in recording.rates.items() if len(series.finite)]
     norm = recording.gradient.finite
     drawn = [loss]
-    drawn.append(Lines(tuple((n, *xy) for n, xy in rates), "Learning rate", y_label="rate") if rates else None)
-    drawn.append(
-        Lines((("gradient", *_thinned(norm)),), "Norm of the gradients", y_label="norm") if len(norm) else None
-    )
+    series = tuple((f"group {name}" if name.isdecimal() else name, *xy) for name, xy in rates)
+    if len(series) == 1:
+        drawn.append(Lines.of_steps("rate", *series[0][1:], "Learning rate"))
+    elif series:
+        drawn.append(Lines(series, "Learning rate", y_label="rate"))
+    drawn.append(Lines.of_steps("norm", *_thinned(norm), "Norm of the gradients") if len(norm) else None)
     return tuple(line for line in drawn if line is not None)
 
 

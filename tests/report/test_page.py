@@ -4,13 +4,14 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Result
-from nbdebug.report import Report
+from nbdebug.report import Report, words
 from nbdebug.report.page import as_fragment, as_page
 from tests.report.hostile import hostile
 from tests.report.samples import healthy, small
@@ -145,3 +146,13 @@ def test_every_form_tells_what_came_of_a_remedy(tmp_path: Path, ending: str) -> 
     assert "Tried on a copy" in text or '"verdict": "verified"' in text
     assert "the accuracy rises to 0.97 instead of 0.11" in text
     assert "tried on a copy: verified: the accuracy rises to 0.97" in " ".join(str(report).split())
+
+
+def test_the_first_screen_says_what_to_try() -> None:
+    finding = small().findings[0]
+    head = as_page(small()).partition("</header>")[0]
+    assert "almost surely wrong" in head
+    helped = [one for one in finding.verifications if one.verified]
+    assert f"Try first:</b> {escape(helped[0].remedy.says)} (verified on a copy)" in head
+    assert words.first_remedy(replace(finding, verifications=[])) == finding.remedies[0].says
+    assert words.first_remedy(Finding("x")) == ""

@@ -59,8 +59,8 @@ def _bounds(values: np.ndarray) -> Iterator[float]:
 def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
     """Name the curves by colour and dash, two in a row, and give where the plot may begin."""
     named = [(clipped(name, 30), i) for i, (name, _, _) in enumerate(exhibit.series[:MOST])]
-    if len(exhibit.series) == 1:
-        named = [(name, i) for name, i in named if name]
+    if len(exhibit.series) == 1:  # the axis has its name already
+        named = [(name, i) for name, i in named if name and name != exhibit.y_label]
     for place, (name, index) in enumerate(named):
         x, line = (WIDTH / 2) * (place % 2), y + 17 * (place // 2) + 8
         sheet.add(_pen(exhibit, index, ((x, line), (x + 22, line))), Words(x + 28, line + 4, name, 11))
