@@ -24,7 +24,7 @@ __all__ = [
 class BadValuesReach:
     """Whether NaN or infinity in a sample comes through: None where that could not be tried.
 
-    `inputs_swallowed` says that the prediction stays finite, `targets_swallowed` that the loss does.
+    `inputs_swallowed` says that the prediction and the loss stay finite, `targets_swallowed` that the loss does.
     """
 
     inputs_swallowed: bool | None = None

@@ -39,8 +39,15 @@ def _is_swallowed(twin: Twin, role: str, index: int) -> bool | None:
         return None
     with twin.mode(training=False), torch.no_grad():
         outcome = twin.run(batch.to(twin.device))
-    result = outcome.predicted if role == "input" else outcome.loss
-    return bool(torch.isfinite(result).all()) if isinstance(result, torch.Tensor) else None
+    # The prediction may be only the last of several answers of which the loss is made, so the loss is asked as well.
+    results = [outcome.loss] if role == "target" or _all_finite(*batch.targets.values()) else []
+    results += [outcome.predicted] if role == "input" else []
+    tensors = [result for result in results if isinstance(result, torch.Tensor)]
+    return _all_finite(*tensors) if tensors else None
+
+
+def _all_finite(*tensors: torch.Tensor) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
 def _batch_with(subject: Subject, role: str, index: int) -> Batch | None:
@@ -54,6 +61,6 @@ def _batch_with(subject: Subject, role: str, index: int) -> Batch | None:
     for raw in candidates:
         batch = subject.wrap(raw)
         tensors = batch.inputs if role == "input" else batch.targets
-        if any(t.is_floating_point() and not bool(torch.isfinite(t).all()) for t in tensors.values()):
+        if not _all_finite(*tensors.values()):
             return batch
     return None

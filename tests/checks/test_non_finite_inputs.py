@@ -26,6 +26,21 @@ def diabetes_with_gaps() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @patient("non-finite-inputs", where="batch[0][:, 4]")
+def one_side_of_a_comparison() -> dict[str, Any]:
+    """The model answers twice for each loss, and only its first answer is no number."""
+    rows, target = diabetes_with_gaps()
+    left, right, sign = rows[:220], rows[220:440], torch.sign(target[:220] - target[220:440])[:, 0]
+
+    def compare(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        first, second, better = batch
+        return loss_fn(model(first)[:, 0], model(second)[:, 0], better)
+
+    loader = DataLoader(TensorDataset(left, right, sign), 20, shuffle=True)
+    loss = nn.MarginRankingLoss(margin=0.5)
+    return {"model": network(10, 1), "loader": loader, "loss_fn": loss, "compute_loss": compare}
+
+
+@patient("non-finite-inputs", where="batch[0][:, 4]")
 def one_missing_entry() -> dict[str, Any]:
     """One cell of a table was never measured."""
     loader = DataLoader(TensorDataset(*diabetes_with_gaps()), 32, shuffle=True)

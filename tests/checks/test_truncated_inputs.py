@@ -90,3 +90,22 @@ def test_a_threshold_is_no_truncation() -> None:
 def test_a_raw_table_is_no_truncation() -> None:
     rows, labels = load_breast_cancer(return_X_y=True)
     assert not alarms(torch.tensor(rows, dtype=torch.float32), torch.tensor(labels))
+
+
+class Blanked(Dataset[tuple[torch.Tensor, int]]):
+    """Gives zeros for values that lie between 0 and 1, which no division by 255 would have been meant for."""
+
+    def __init__(self) -> None:
+        self.rows, self.labels = digit_rows()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.zeros(64), int(self.labels[index])
+
+
+def test_zeros_alone_are_left_to_the_check_for_constants() -> None:
+    setup = {"model": network(), "loader": DataLoader(Blanked(), 64), "loss_fn": nn.CrossEntropyLoss()}
+    report = nbdebug.diagnose(**setup, checks=["truncated-inputs", "constant-inputs"], progress=False)
+    assert [finding.check for finding in report.alarms] == ["constant-inputs"]
