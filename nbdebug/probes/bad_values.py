@@ -40,8 +40,8 @@ def _is_swallowed(twin: Twin, role: str, index: int) -> bool | None:
     with twin.mode(training=False), torch.no_grad():
         outcome = twin.run(batch.to(twin.device))
     # The prediction may be only the last of several answers of which the loss is made, so the loss is asked as well.
-    results = [outcome.loss] if role == "target" or _all_finite(*batch.targets.values()) else []
-    results += [outcome.predicted] if role == "input" else []
+    asks_loss = role == "target" or _all_finite(*batch.targets.values())
+    results = (outcome.loss if asks_loss else None, outcome.predicted if role == "input" else None)
     tensors = [result for result in results if isinstance(result, torch.Tensor)]
     return _all_finite(*tensors) if tensors else None
 
