@@ -10,6 +10,7 @@ from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
 from nbdebug.decision_tree import checks_for, find_symptom, tree_order
 from nbdebug.errors import plainly
+from nbdebug.gathering import gathering
 from nbdebug.options import checked_ids, checked_options
 from nbdebug.progress import progress_bar
 from nbdebug.ranking import ranked
@@ -67,7 +68,8 @@ def diagnose(
     explain it run first; `answers` to the tree's questions, by their ids, are kept in the report. Where several causes
     are left, each is cured alone on a copy to see which one it is, unless `tell_apart` is False.
     `quick` leaves out every experiment that trains or takes long, and looks at few batches and samples: it takes about
-    as long as 40 training steps.
+    as long as 40 training steps. In a distributed training, call it on every rank: each examines its own, and the
+    report of rank 0 holds what all of them found.
     """
     checked_options(
         thresholds=thresholds,
@@ -109,12 +111,14 @@ def diagnose(
         wanted = checks_for(session.journal.symptom, session.registry)
     else:
         wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
-    with progress_bar(session, [check for check in wanted if check not in left_out], shown=progress) as todo:
-        started = time.perf_counter()
-        session.run(todo)
-    if tell_apart and not quick and not any("was stopped" in note for note in session.journal.notes):
-        arbitrate(session, tree_order(session.registry), shown=progress)
-    return report_of(session, seconds=time.perf_counter() - started)
+    with gathering(subject, session.control) as ranks:
+        shown = progress and ranks.speaks
+        with progress_bar(session, [check for check in wanted if check not in left_out], shown=shown) as todo:
+            started = time.perf_counter()
+            session.run(todo)
+        if tell_apart and not quick and not any("was stopped" in note for note in session.journal.notes):
+            arbitrate(session, tree_order(session.registry), shown=shown)
+        return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
 
 
 def report_of(session: Session, *, seconds: float = 0.0) -> Report:

@@ -44,6 +44,18 @@ WATCH = Stage(
             instruments=("follow_predictions",),
         ),
         Step(
+            "ranks",
+            "Do all processes train the same model, each on data of its own?",
+            "A distributed training with a part missing runs, and is a slow way to train on one device.",
+            (
+                "ranks-drift-apart",
+                "rank-buffers-differ",
+                "ranks-share-data",
+                "epochs-in-one-order",
+                "lagging-rank",
+            ),
+        ),
+        Step(
             "inside",
             "What happens inside the network?",
             "The loss is one number; the layers say where it comes from.",

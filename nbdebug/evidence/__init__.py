@@ -16,6 +16,7 @@ from nbdebug.evidence.numerics import *  # noqa: F403
 from nbdebug.evidence.parameters import *  # noqa: F403
 from nbdebug.evidence.passes import *  # noqa: F403
 from nbdebug.evidence.practice import *  # noqa: F403
+from nbdebug.evidence.ranks import *  # noqa: F403
 from nbdebug.evidence.readings import *  # noqa: F403
 from nbdebug.evidence.recording import *  # noqa: F403
 from nbdebug.evidence.relations import *  # noqa: F403

@@ -7,7 +7,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-__all__ = ["BatchTally", "LayerSeries", "OctaveHistory", "ParameterSeries", "Recording", "Series", "StepTally"]
+from nbdebug.evidence.ranks import RankFacts, TensorPrint
+
+__all__ = [
+    "BatchTally",
+    "LayerSeries",
+    "OctaveHistory",
+    "ParameterSeries",
+    "RankFacts",
+    "Recording",
+    "Series",
+    "StepTally",
+    "TensorPrint",
+]
 
 OCTAVES = (-20, 12)  # the histogram has one bucket an octave, from 2**-20 to 2**12, for each sign
 _EMPTY = np.zeros(0)
@@ -198,6 +210,7 @@ class Recording:
     seconds: float = 0.0
     device: str = "cpu"
     unseen: tuple[str, ...] = ()
+    ranks: tuple[RankFacts, ...] = ()  # every process of a distributed training, as far as it was heard
 
     @property
     def loss(self) -> Series:

@@ -64,6 +64,8 @@ class Subject:
         self.assumed_loss: LossChoice | None = None
         self.highest_rates: tuple[float, ...] | None = None  # of the scheduler, once it was run ahead
         self.whole_batches = False  # found out by the first run: the model takes no part of a batch
+        self.meeting: Any = None  # of the processes of a distributed training, with what this one said there
+        self.meeting_facts: Any = None
         self._reading: Reading | None = None
         self._drawn: list[Batch] = []
         self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every twin that is made of it

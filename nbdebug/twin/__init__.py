@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from nbdebug.control import Control
+from nbdebug.distributed.alone import look_wrapped
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.subject import Batch, LossChoice, Subject, unwrap
 from nbdebug.subject.loss import infer_loss, main_output, own_loss, total_of
@@ -191,6 +192,7 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     complete_optimizer(subject.optimizer, optimizer, rebinder)
     cut_loose(model, twin_model, rebinder)
     uncompile(twin_model)
+    look_wrapped(subject.model, twin_model)
     cruise(subject, optimizer, scheduler, control)
     loss_fn, compute_loss, train_step, loss_parts = (
         _own(function, copied, rebinder) for function, copied in zip(functions, copies, strict=True)

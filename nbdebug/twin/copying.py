@@ -12,6 +12,7 @@ import psutil
 import torch
 from torch import nn
 
+from nbdebug.distributed.alone import groups_in, lone_group
 from nbdebug.errors import UNCHANGED, TwinRefused
 from nbdebug.subject.copies import careful_copy
 from nbdebug.subject.holdings import copy_generator, data_in, generators_in, human_bytes
@@ -85,6 +86,8 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
             _memo_scripted(module, memo)
             if module is originals[0]:
                 memo[id(module)] = ScriptShell(memo[id(module)])
+    for group in groups_in(_modules_in(originals)):
+        memo[id(group)] = lone_group()
     for part in originals[1:]:
         memo.update({id(data): data for data in data_in(part)})  # an experiment never reads through a step's own loader
     return memo

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from nbdebug.control import Control
+from nbdebug.distributed.alone import stand_alone
 from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.holdings import generators_in
 from nbdebug.twin.witness import Witness
@@ -166,6 +167,7 @@ def guarded(
         guard.hold_interrupts()
         guard.save_generators(*live)  # first, so that they are put back last: other undos may draw from them
         guard.save_flags()
+        stand_alone(guard.on_close)
         if witness is not None and threading.current_thread() is threading.main_thread():
             # In a worker thread the user's own training may run at the same time: what it changes is not ours.
             guard.on_close(witness.mend)

@@ -6,12 +6,14 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
+from nbdebug.watch.ranks import RankWatch
 from nbdebug.watch.recorder import Recorder
 from nbdebug.watch.run import Run
 from nbdebug.watch.snapshot import snapshot
@@ -34,6 +36,7 @@ class Live(Run):
         self._told = 0.0
         recorder.on_flush, recorder.is_heard = self._tell, lambda: bool(self._listeners)
         self._key = next(iter(recorder.target.roots.values()))
+        self._ranks = RankWatch(recorder)
 
     def start(self) -> Live:
         """Begin to record, until `stop()`; a run of the same model that a cell started before is stopped."""
@@ -42,12 +45,13 @@ class Live(Run):
         if before is not None and before is not self:
             before.stop()
         _RUNNING[self._key] = weakref.ref(self)
-        self._recorder.start()
+        self._begin()
         return self
 
     def stop(self) -> Live:
         """Stop recording and take every hook off; what was recorded stays, and `start()` goes on with it."""
         self._recorder.stop()
+        self._ranks.end()
         running = _RUNNING.get(self._key)
         if running is not None and running() is self:
             del _RUNNING[self._key]
@@ -56,8 +60,12 @@ class Live(Run):
 
     def __enter__(self) -> Live:
         """Begin to record; watches may be nested."""
-        self._recorder.start()
+        self._begin()
         return self
+
+    def _begin(self) -> None:
+        self._ranks.begin()
+        self._recorder.start()
 
     def __exit__(self, *error: Any) -> None:
         """Take every hook off, whatever ended the block."""
@@ -107,13 +115,16 @@ class Live(Run):
 
     def recording(self) -> Recording:
         """Give everything that was recorded so far, as plain numbers that no longer change."""
-        return snapshot(self._recorder)
+        ranks, missing = self._ranks.gathered()
+        recording = snapshot(self._recorder)
+        return replace(recording, ranks=ranks, unseen=(*recording.unseen, *missing)) if ranks or missing else recording
 
     def _tell(self, *, always: bool = False) -> None:
         now = time.perf_counter()
         if not always and now - self._told < max(REFRESH, 0.01 * self._recorder.elapsed):
             return
         self._told = now
+        self._ranks.tell()
         for listener in list(self._listeners):
             try:
                 listener(self)

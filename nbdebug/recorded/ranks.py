@@ -1,0 +1,25 @@
+"""What the processes of a watched distributed training said, side by side."""
+
+from __future__ import annotations
+
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence import MovingBuffers, Ranks, Recording
+from nbdebug.registry import recorded
+
+__all__ = ["moving_buffers_recorded", "ranks_recorded"]
+
+
+@recorded
+def ranks_recorded(recording: Recording) -> Ranks:
+    """Give what was gathered on rank 0."""
+    if len(recording.ranks) < 2:
+        raise NotApplicable("one process alone was recorded: there is nobody to compare with")
+    return Ranks(recording.ranks)
+
+
+@recorded
+def moving_buffers_recorded(recording: Recording) -> MovingBuffers:
+    """Give the buffers that changed while the training was watched."""
+    if len(recording.ranks) < 2 or not recording.steps:
+        raise NotApplicable("one process alone was recorded: there is nobody to compare with")
+    return MovingBuffers(tuple(sorted({name for facts in recording.ranks for name in facts.moved})))
