@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -162,8 +162,15 @@ def _epochs_behind(subject: Subject) -> float:
     return max(steps) / batches if steps and batches else 0.0
 
 
-def period_of(batches: Sequence[int], least: int = 4) -> int:
-    """Give the number of batches after which all of them came again in the same order; 0 where they did not."""
-    period = next((i for i in range(1, len(batches)) if batches[i] == batches[0]), 0)
-    whole = least <= period <= len(batches) // 2 and len(set(batches[:period])) == period
-    return period if whole and all(a == b for a, b in zip(batches, batches[period:], strict=False)) else 0
+def period_of(batches: Mapping[int, int], shortest: int = 4, compared: int = 8) -> int:
+    """Give the number of passes after which all batches came again in the same order; 0 where they did not.
+
+    Batches are given by the number of their pass; not every pass has to be known.
+    """
+    seen: dict[int, int] = {}
+    gaps = dict.fromkeys(place - seen.setdefault(mark, place) for place, mark in batches.items())
+    for gap in [gap for gap in gaps if gap >= shortest][:8]:
+        pairs = [(mark, batches[place + gap]) for place, mark in batches.items() if place + gap in batches]
+        if len({mark for mark, _ in pairs}) >= compared and all(mark == later for mark, later in pairs):
+            return gap
+    return 0

@@ -16,7 +16,7 @@ __all__ = ["Batches"]
 
 MOST = 8192  # batches that are remembered
 RUNS, LENGTH = 32, 16  # of neighbouring values that are read of a batch
-FIRST = 256  # batches whose order is remembered: all of them are looked at
+FIRST = 512  # batches whose order is remembered
 _READABLE = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
@@ -25,12 +25,12 @@ class Batches:
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
-        self.first: list[int] = []  # in the order in which they came, with the same marks on every process
+        self.first: dict[int, int] = {}  # by the number of the pass, with the same marks on every process
         self._last, self._run = 0, 0
         self.seen = self.longest = 0
 
-    def see(self, args: Any, kwargs: Any) -> None:
-        """Count the batch that a pass begins with."""
+    def see(self, args: Any, kwargs: Any, place: int = 0) -> None:
+        """Count the batch that a pass begins with; the place is the number of the pass."""
         mark = 0
         for tensor in args if args and isinstance(args[0], torch.Tensor) else tensors_in((args, kwargs)):
             if isinstance(tensor, torch.Tensor):
@@ -39,7 +39,7 @@ class Batches:
             return
         self.seen += 1
         if len(self.first) < FIRST:
-            self.first.append(mark)
+            self.first[place] = mark
         self._run = self._run + 1 if mark == self._last else 1
         self._last, self.longest = mark, max(self.longest, self._run)
         if mark in self._known or len(self._known) < MOST:

@@ -120,7 +120,7 @@ class Passes:
         if not self.passes:
             self.seconds[0] += now - self.mark
             if self.training_passes < ALL_AT_FIRST or self.training_passes % RARELY < 2:
-                self.batches.see(args, kwargs)
+                self.batches.see(args, kwargs, self.training_passes)
         self.passes += 1
         self.close_backward()
         self.eval_mode = not module.training

@@ -94,10 +94,10 @@ class RankWatch:
     def _facts(self) -> RankFacts:
         recorder, meeting, roots = self._recorder, self._meeting, self._recorder.target.roots.values()
         assert meeting is not None
-        batches = tuple(recorder.passes.batches.first)
+        batches = dict(recorder.passes.batches.first)
         return RankFacts(
             rank=meeting.rank,
-            batches=batches,
+            batches=tuple(batches.values()),
             period=period_of(batches),
             steps=recorder.steps.step,
             times={name: values for name, values in self._times().items() if values},
