@@ -31,7 +31,7 @@ class Control:
         self.insisted = threading.Event()  # a second Ctrl-C, before the first was obeyed
         self.on_progress = on_progress
         self._deadlines: list[float] = []
-        self._end = time.monotonic() + time_limit if time_limit is not None else float("inf")
+        self.allow(time_limit)
 
     def poll(self) -> None:
         """Raise if the experiment has to end now."""
@@ -50,6 +50,10 @@ class Control:
         """Forget a cancel or an interrupt that has been obeyed, so that the next run can begin."""
         for event in (self.interrupted, self.insisted, self.cancel):
             event.clear()
+
+    def allow(self, seconds: float | None) -> None:
+        """Let the time limit of the whole session begin anew: so many seconds from now, or none at all."""
+        self._end = time.monotonic() + seconds if seconds is not None else float("inf")
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbdebug.errors import BadInput
 
-__all__ = ["checked_ids", "checked_options"]
+__all__ = ["check_thresholds", "check_time_limit", "checked_ids", "checked_options"]
 
 
 def checked_options(
@@ -22,8 +22,8 @@ def checked_options(
     seconds: Any,
 ) -> None:
     """Look at every option that is a number or a switch."""
-    _check_thresholds(thresholds)
-    _check_number(time_limit, "time_limit", "a number of seconds above 0, or None", "time_limit=60", optional=True)
+    check_thresholds(thresholds)
+    check_time_limit(time_limit)
     _check_number(seconds, "sweep_seconds", "a number of seconds above 0", "sweep_seconds=10")
     _check_number(samples, "sweep_samples", "a number of samples above 0", "sweep_samples=4096")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
@@ -43,8 +43,14 @@ def checked_ids(ids: Any, name: str) -> list[str]:
     return listed
 
 
-def _check_thresholds(thresholds: Any) -> None:
-    example = 'thresholds={"initial-loss-off": {"tolerance": 1.0}}'
+def check_time_limit(time_limit: Any) -> None:
+    """Refuse a time limit that is no time."""
+    _check_number(time_limit, "time_limit", "a number of seconds above 0, or None", "time_limit=60", optional=True)
+
+
+def check_thresholds(thresholds: Any) -> None:
+    """Refuse thresholds that are not in a dict of dicts."""
+    example = 'thresholds={"initial-loss-off": {"too_high": 1.0}}'
     if thresholds is None:
         return
     if not isinstance(thresholds, Mapping) or not all(isinstance(values, Mapping) for values in thresholds.values()):

@@ -15,7 +15,7 @@ PACKAGE = Path(nbdebug.__file__).parent
 
 # Each layer may import itself and those before it.
 LAYERS: list[tuple[str, ...]] = [
-    ("errors", "control", "exhibit", "options", "importing", "plain"),
+    ("errors", "control", "exhibit", "options", "importing", "plain", "announcing"),
     ("remedy",),
     ("verification",),
     ("finding",),

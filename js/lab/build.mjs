@@ -28,7 +28,6 @@ async function extension() {
     outdir: out,
     format: "cjs",
     external: ["@jupyterlab/*", "@lumino/*"],
-    loader: { ".css": "text" },
     metafile: true,
   });
   const [{ imports }] = Object.values(made.metafile.outputs);
@@ -37,6 +36,7 @@ async function extension() {
 export function make(require, module) { const exports = module.exports; ${made.outputFiles[0].text} }`;
 }
 
+/** Puts the bundled extension, and the whole style sheet as a text, into the container. */
 const inline = {
   name: "extension",
   setup(task) {
@@ -45,6 +45,10 @@ const inline = {
       contents: await extension(),
       loader: "js",
     }));
+    task.onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const made = await build({ ...common, entryPoints: [path] });
+      return { contents: made.outputFiles[0].text, loader: "text" };
+    });
   },
 };
 
@@ -53,7 +57,6 @@ export async function buildLab() {
     ...common,
     entryPoints: [join(here, "src", "container.ts")],
     format: "iife",
-    loader: { ".css": "text" },
     plugins: [inline],
   });
   const { contents } = made.outputFiles[0];

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nbdebug.errors import NbdebugError
+from nbdebug.lab.variables import outputs, variables
 
 __all__ = ["Answer", "answer"]
 
@@ -44,22 +45,55 @@ def _candidates(_: Mapping[str, Any]) -> Mapping[str, Any]:
     return candidates(variables())
 
 
-def variables() -> dict[str, Any]:
-    """Give the notebook's variables that the user made, the newest last."""
-    from IPython.core.getipython import get_ipython
+def _connect(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    from nbdebug.lab import channel
 
-    shell = get_ipython()
-    if shell is None:
-        return {}
-    hidden = shell.user_ns_hidden
-    return {
-        name: value
-        for name, value in list(shell.user_ns.items())
-        if not name.startswith("_") and hidden.get(name, _NOTHING) is not value
-    }
+    return channel.connect(details)
 
 
-_NOTHING = object()
+def _disconnect(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    from nbdebug.lab import channel
+
+    return channel.disconnect(details)
+
+
+def _mishap(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Say which kind of torch's errors the last one is; an empty kind for all others."""
+    if "torch" not in sys.modules:
+        return {"kind": "", "says": ""}
+    from nbdebug.postmortem.recognising import last_error, recognised
+
+    error = last_error()
+    mishap = recognised(error) if error is not None else None
+    return {"kind": mishap.kind, "says": mishap.says} if mishap is not None else {"kind": "", "says": ""}
+
+
+def _explain(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Explain the last error, in the forms that an output of a cell has."""
+    from nbdebug.postmortem import explain_error
+
+    explained = explain_error()
+    return {"data": {"text/html": explained._repr_html_(), "text/plain": str(explained)}}
+
+
+def _reports(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    from nbdebug.lab.exporting import reports
+
+    return {"reports": reports(variables(), outputs())}
+
+
+def _export(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    from nbdebug.lab.exporting import export
+
+    return export(variables(), outputs(), details)
+
+
 _QUESTIONS: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
     "candidates": _candidates,
+    "connect": _connect,
+    "disconnect": _disconnect,
+    "mishap": _mishap,
+    "explain": _explain,
+    "reports": _reports,
+    "export": _export,
 }

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nbdebug.subject.nest import leaves
+from nbdebug.subject.provenance import is_loss
 
 __all__ = ["ROLES", "candidates"]
 
@@ -43,16 +44,12 @@ def _role(name: str, value: Any) -> str:
     if isinstance(value, type):
         return ""
     if issubclass(kind, nn.Module):
-        return "loss_fn" if _is_loss(kind) else "model"
+        return "loss_fn" if is_loss(kind) else "model"
     if issubclass(kind, torch.optim.Optimizer) or all(hasattr(kind, n) for n in ("step", "zero_grad", "state_dict")):
         return "optimizer"
     if issubclass(kind, DataLoader) or _holds_batches(value) or _is_like_a_loader(kind):
         return "loader"
     return "loss_fn" if "loss" in name.lower() and _takes_two(value) else ""
-
-
-def _is_loss(kind: type) -> bool:
-    return any(base.__module__ == "torch.nn.modules.loss" for base in kind.__mro__) or kind.__name__.endswith("Loss")
 
 
 def _is_like_a_loader(kind: type) -> bool:

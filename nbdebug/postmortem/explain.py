@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
@@ -14,12 +13,13 @@ from nbdebug.errors import BadInput, NbdebugError, plainly
 from nbdebug.evidence import TrialRun
 from nbdebug.postmortem.backward import about_backward
 from nbdebug.postmortem.explanation import ErrorExplanation
+from nbdebug.postmortem.recognising import last_error, mishap_in
 from nbdebug.postmortem.scene import Call, Scene, scene_of
 from nbdebug.subject.nest import map_leaves
+from nbdebug.subject.provenance import is_loss
 from nbdebug.twin.copying import copy_together
 from nbdebug.twin.fitting import labels_met, layer_fits, loss_fits
 from nbdebug.twin.guard import guarded
-from nbdebug.twin.mishaps import mishap_of
 from nbdebug.twin.sources import line_of
 
 __all__ = ["explain_error"]
@@ -34,7 +34,7 @@ def explain_error(exception: BaseException | None = None) -> ErrorExplanation:
     Without an argument it is the last one that was not caught, as after a cell that failed. What would fit is
     tried on a copy of the one module; nothing of yours runs again, and nothing is changed.
     """
-    error = _last_error() if exception is None else exception
+    error = last_error() if exception is None else exception
     if not isinstance(error, BaseException):
         raise BadInput(
             f"it is a {type(error).__name__}" if error is not None else "there was no error yet",
@@ -47,14 +47,9 @@ def explain_error(exception: BaseException | None = None) -> ErrorExplanation:
     return ErrorExplanation(trial.kind, text, next(forward_fails(trial)))
 
 
-def _last_error() -> BaseException | None:
-    """Give the newest error that nobody caught; IPython and Python leave it here."""
-    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-
-
 def _trial(error: BaseException, text: str, scene: Scene) -> TrialRun:
     """Put what is known into the form that a failed trial run has, so that one check words both."""
-    mishap = mishap_of(text) if not isinstance(error, NbdebugError) else None
+    mishap = mishap_in(error)
     kind, stage = mishap.kind if mishap is not None else "", _stage(scene)
     found = _found(stage, kind, str(error), scene)
     met = _met(stage, scene)
@@ -77,18 +72,14 @@ def _trial(error: BaseException, text: str, scene: Scene) -> TrialRun:
 def _stage(scene: Scene) -> str:
     if scene.backward_of is not None:
         return "backward"
-    if scene.loss is not None or (scene.innermost is not None and _is_loss(scene.innermost.function)):
+    if scene.loss is not None or (scene.innermost is not None and is_loss(type(scene.innermost.function))):
         return "loss"
     return "forward" if scene.calls else "code"
 
 
-def _is_loss(module: nn.Module) -> bool:
-    return type(module).__module__ == "torch.nn.modules.loss" or type(module).__name__.endswith("Loss")
-
-
 def _where(stage: str, scene: Scene) -> str:
     if stage == "loss":
-        loss = next((call.function for call in scene.calls if _is_loss(call.function)), None)
+        loss = next((call.function for call in scene.calls if is_loss(type(call.function))), None)
         return (scene.name_of(loss) if loss is not None else "") or "loss_fn"
     return scene.path if stage == "forward" else "your code" if stage == "code" else ""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["is_users_class", "is_users_function", "methods_of", "names_used"]
+__all__ = ["is_loss", "is_users_class", "is_users_function", "methods_of", "names_used"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -37,6 +37,11 @@ def is_users_class(kind: type) -> bool:
         return kind.__module__ == "__main__"
     filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return filename is not None and not _is_library_file(filename)
+
+
+def is_loss(kind: type) -> bool:
+    """Whether a class is a loss: one of torch's own, one derived from those, or one that is called so."""
+    return any(base.__module__ == "torch.nn.modules.loss" for base in kind.__mro__) or kind.__name__.endswith("Loss")
 
 
 def methods_of(kind: type) -> Iterator[tuple[str, FunctionType]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from nbdebug.announcing import begun
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
 from nbdebug.watch.ranks import RankWatch
@@ -64,8 +65,11 @@ class Live(Run):
         return self
 
     def _begin(self) -> None:
+        was_running = self.is_running
         self._ranks.begin()
         self._recorder.start()
+        if not was_running:
+            begun(self)
 
     def __exit__(self, *error: Any) -> None:
         """Take every hook off, whatever ended the block."""

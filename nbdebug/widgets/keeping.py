@@ -20,7 +20,7 @@ def hand_over(old: Session, new: Session, changed: set[str]) -> set[str]:
     for question, value in old.journal.answers.items():
         new.journal.answer(question, value)
     for check, values in old.thresholds.items():
-        new.set_thresholds(check, **values)
+        new.set_thresholds(check, **{**values, **new.thresholds.get(check, {})})
     stale = set()
     keeps = _about_data_only(new.registry) if not changed & set(DATA) else set()
     for result in old.journal.results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nbdebug.arbitration import Experiment, tell_apart
@@ -31,10 +32,17 @@ class Trial:
 class Runner(Worker["str | Trial | Experiment | Decompose"]):
     """One queue for one session: checks, trials, experiments that tell causes apart, and the error's decomposition."""
 
-    def __init__(self, session: Session, tell: Tell, improving: Improving | None = None) -> None:
-        self.session, self._improving = session, improving or Improving(session)
+    def __init__(
+        self, session: Session, tell: Tell, improving: Improving | None = None, time_limit: float | None = None
+    ) -> None:
+        self.session, self._improving, self._time_limit = session, improving or Improving(session), time_limit
         self.outcome = ""  # of the newest trial or experiment, in words
         super().__init__(self._run, session.control, tell)
+
+    def start(self, jobs: Iterable[str | Trial | Experiment | Decompose]) -> None:
+        """Put jobs into the queue; the time limit begins with each call."""
+        self.session.control.allow(self._time_limit)
+        super().start(jobs)
 
     def _run(self, job: str | Trial | Experiment | Decompose) -> None:
         self.outcome = ""

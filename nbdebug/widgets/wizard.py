@@ -20,6 +20,7 @@ from nbdebug.report.page import as_fragment
 from nbdebug.session import Session
 from nbdebug.show.output import Output, live_forms
 from nbdebug.subject import Subject
+from nbdebug.widgets.bounds import Bounds
 from nbdebug.widgets.face import Face
 from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
@@ -38,9 +39,9 @@ _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, **options: Any) -> Wizard:
     """Open the guided troubleshooting cell on a model and its loader.
 
-    It takes the same arguments as `nbdebug.diagnose` that describe what is examined, and runs the same checks, one
-    question at a time. Run its cell again after a change: what still holds is kept, the rest is marked as out of date.
-    Nothing of yours is changed.
+    It takes what `nbdebug.diagnose` takes to describe what is examined, `thresholds`, a `time_limit` in seconds for
+    what one click starts, and `include_samples` for its report. It runs the same checks, one question at a time. Run
+    it again after a change: what still holds is kept, the rest is marked as out of date. Nothing of yours is changed.
     """
     made = Wizard(model=model, loader=loader, loss_fn=loss_fn, optimizer=optimizer, **options)
     here = cell_id()
@@ -54,9 +55,9 @@ def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, 
 class Wizard:
     """One cell: the tree on the left; on the right the symptom, the question, its buttons, and what was found."""
 
-    def __init__(self, *, symptom: str | None = None, **arguments: Any) -> None:
-        self._arguments = arguments
-        self.session = Session(Subject(**arguments), control=Control(), symptom=symptom)
+    def __init__(self, **arguments: Any) -> None:
+        self._bounds, self._arguments = Bounds.out_of(arguments), arguments
+        self.session = self._bounds.session(Subject(**arguments))
         self._told = self._begun = 0.0
         self._running = ""
         self._stale: set[str] = set()
@@ -155,7 +156,7 @@ class Wizard:
 
     def _listen(self) -> None:
         self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold, self.improving)
-        self.runner = Runner(self.session, self._on_state, self.improving)
+        self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.time_limit)
         self._unsubscribe = self.session.journal.subscribe(self._on_event)
 
     def _hush(self) -> None:
@@ -226,7 +227,7 @@ class Wizard:
         self.runner.cancel()
 
     def _export(self) -> None:
-        path = self.report.save(self.face.path.value)
+        path = self.report.save(self.face.path.value, include_samples=self._bounds.include_samples)
         self.face.say(f"written: {path}")
 
     def _on_state(self, state: str, text: str) -> None:

@@ -101,14 +101,15 @@ class Server:
 
     def set_theme(self, theme: Theme) -> None:
         """Choose the theme of every page that is opened from now on."""
-        self._set("@jupyterlab/apputils-extension:themes", {"theme": theme})
+        self.set_settings("@jupyterlab/apputils-extension:themes", {"theme": theme})
 
     def stop_kernels(self) -> None:
         """Shut down every kernel, so that one test leaves nothing running for the next."""
         for session in json.loads(self._ask("api/sessions")):
             self._ask(f"api/sessions/{session['id']}", "DELETE")
 
-    def _set(self, plugin: str, settings: dict[str, Any]) -> None:
+    def set_settings(self, plugin: str, settings: dict[str, Any]) -> None:
+        """Set what a plugin reads on every page that is opened from now on."""
         self._ask(f"lab/api/settings/{plugin}", "PUT", {"raw": json.dumps(settings)})
 
     def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> bytes:
@@ -155,7 +156,7 @@ def _environment(home: Path) -> dict[str, str]:
 def _quiet(server: Server) -> None:
     """Switch off what would ask or fetch something in the middle of a test."""
     silence = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
-    server._set("@jupyterlab/apputils-extension:notification", silence)
+    server.set_settings("@jupyterlab/apputils-extension:notification", silence)
 
 
 def _free_port() -> int:
@@ -216,6 +217,15 @@ class Notebook:
             index,
         )
         self.wait_for_idle()
+
+    def begin_cell(self, index: int) -> None:
+        """Run one cell, counted from 0, and do not wait for it."""
+        self.page.evaluate("index => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
+        self.start_command("notebook:run-cell")
+
+    def start_command(self, command: str) -> None:
+        """Run a command of the front end and do not wait for it."""
+        self.page.evaluate("command => { void window.jupyterapp.commands.execute(command); }", command)
 
     def execute(self, code: str) -> None:
         """Run code in the kernel without a cell, so that focus stays where it is in the page."""

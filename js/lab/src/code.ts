@@ -32,3 +32,12 @@ export function callArguments(picked: Picked, options: Record<string, unknown> =
 export function wizardCell(picked: Picked, options: Record<string, unknown> = {}): string {
   return `import nbdebug\n\nnbdebug.wizard(${callArguments(picked, options)})`;
 }
+
+/** Writes what opens the wizard in the panel; no variable is made, and the cell's number does not change. */
+export function openingCode(picked: Picked, options: Record<string, unknown> = {}): string {
+  const roles = ROLES.filter((role) => picked[role] !== "");
+  const names = Object.fromEntries(roles.map((role) => [role, picked[role]]));
+  const given = [...roles.map((role) => picked[role]), `names=${literal(names)}`];
+  for (const [name, value] of Object.entries(options)) given.push(`${name}=${literal(value)}`);
+  return `__import__("nbdebug.lab.panel", fromlist=["open_wizard"]).open_wizard(${given.join(", ")})`;
+}

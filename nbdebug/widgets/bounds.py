@@ -1,0 +1,36 @@
+"""What the user of a wizard wants otherwise: thresholds, the time that a click may take, and samples in reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from nbdebug.control import Control
+from nbdebug.options import check_thresholds, check_time_limit
+from nbdebug.session import Session
+from nbdebug.subject import Subject
+
+__all__ = ["Bounds"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The options of a wizard that do not describe what is examined."""
+
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None
+    time_limit: float | None = None  # in seconds, for what one click starts
+    include_samples: bool = False  # whether an exported report may show pictures of samples
+    symptom: str | None = None
+
+    @classmethod
+    def out_of(cls, arguments: dict[str, Any]) -> Bounds:
+        """Take the options out of the arguments of a wizard; what means nothing is refused."""
+        bounds = cls(**{part.name: arguments.pop(part.name) for part in fields(cls) if part.name in arguments})
+        check_thresholds(bounds.thresholds)
+        check_time_limit(bounds.time_limit)
+        return bounds
+
+    def session(self, subject: Subject) -> Session:
+        """Begin the examination of a subject within these bounds."""
+        return Session(subject, control=Control(), thresholds=self.thresholds, symptom=self.symptom)
