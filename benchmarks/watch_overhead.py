@@ -23,7 +23,8 @@ from torch import nn
 import nbdebug
 from benchmarks.watch_bound import by_hand
 
-BARE, WARM, BLOCK = "bare", 70, 10  # steps before the first that counts, and steps of one ratio
+BARE, WARM, PEER_WARM = "bare", 70, 3  # steps before the first that counts
+BLOCK = 10  # steps of one ratio
 TARGETS = {
     "everything": {"a": 1.10, "b": 1.05, "c": 1.05, "d": 1.30},
     "default": {"a": 1.03, "b": 1.03, "c": 1.03, "d": 1.10},
@@ -108,7 +109,7 @@ def training(name: str) -> tuple[nn.Module, torch.optim.Optimizer, Step]:
     return model, optimizer, step
 
 
-def interleaved(name: str, ways: dict[str, Watched], rounds: int) -> dict[str, list[float]]:
+def interleaved(name: str, ways: dict[str, Watched], rounds: int, warm: int) -> dict[str, list[float]]:
     """Give the CPU time of every step of every way of watching, a step of each in turn and each time another first."""
     found: dict[str, list[float]] = {way: [] for way in ways}
     with ExitStack() as stack:
@@ -118,7 +119,7 @@ def interleaved(name: str, ways: dict[str, Watched], rounds: int) -> dict[str, l
             extra = watched(model, optimizer)
             if hasattr(extra, "__enter__"):
                 stack.enter_context(extra)
-        for number in range(WARM + rounds):
+        for number in range(warm + rounds):
             gc.collect() if number % BLOCK == 0 else None
             gc.disable()
             for way in rotated(list(ways), number):
@@ -126,7 +127,7 @@ def interleaved(name: str, ways: dict[str, Watched], rounds: int) -> dict[str, l
                 steps[way]()
                 found[way].append(time.process_time() - began)
             gc.enable()
-    return {way: times[WARM:] for way, times in found.items()}
+    return {way: times[warm:] for way, times in found.items()}
 
 
 def rotated(names: list[str], number: int) -> list[str]:
@@ -180,9 +181,9 @@ def main() -> None:
 
         others = dict(peers())
     for name in options.workloads.split(","):
-        report(name, interleaved(name, ours(), options.rounds))
+        report(name, interleaved(name, ours(), options.rounds, WARM))
         for way, watched in others.items():
-            report(name, interleaved(name, {BARE: ours()[BARE], way: watched}, options.peer_rounds))
+            report(name, interleaved(name, {BARE: ours()[BARE], way: watched}, options.peer_rounds, PEER_WARM))
 
 
 if __name__ == "__main__":

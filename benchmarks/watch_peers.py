@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import tempfile
@@ -27,7 +28,7 @@ def peers() -> Iterator[tuple[str, Watched]]:
         if importlib.util.find_spec(package) is None:
             print(f"{title}: {package} is not installed")
         else:
-            yield title, watched
+            yield f"{title} {importlib.metadata.version(package)}", watched
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def torchlens(model: nn.Module, optimizer: Any) -> Iterator[None]:
 
     given: list[Any] = []
     handle = model.register_forward_pre_hook(lambda module, args: given.append(args) if not given else None)
-    looked = optimizer.register_step_post_hook(lambda *_: peer.log_forward_pass(model, list(given[0])))
+    looked = optimizer.register_step_post_hook(lambda *_: peer.trace(model, given[0]))
     yield
     handle.remove()
     looked.remove()

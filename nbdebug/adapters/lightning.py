@@ -27,12 +27,12 @@ class WatchCallback(Callback):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin."""
-        self.watching.begin(pl_module)
+        self.watching.begin(pl_module, is_called=False)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """See to it that the recorder runs, also after a validation that ended it."""
         if self.live is not None and not self.live.is_running:
-            self.watching.begin(pl_module)
+            self.watching.begin(pl_module, is_called=False)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """End."""

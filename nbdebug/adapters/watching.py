@@ -35,10 +35,12 @@ class Watching:
         self.live: Live | None = None
         self._replaced: tuple[Any, str] | None = None
 
-    def begin(self, model: Any, optimizer: Any = None) -> None:
-        """Begin to record, or go on with the run of the same model."""
+    def begin(self, model: Any, *, is_called: bool = True) -> None:
+        """Begin to record, or go on with the run of the same model, which the library may call by other methods."""
         if self.live is None or model not in self.live.roots:
-            self.live = watch(model, optimizer, **self.options)
+            self.live = watch(model, **self.options)
+            if not is_called:
+                self.live.look_inside()
         self.live.start()
 
     def begin_with(self, model: Any, optimizer: Any, method: str) -> None:

@@ -22,7 +22,7 @@ from nbdebug.watch.targets import target_of
 
 __all__ = ["Live", "watch"]
 
-AUTO_BUDGET, EXPLICIT_BUDGET = 0.01, 0.5
+AUTO_BUDGET, EXPLICIT_BUDGET = 0.005, 0.5
 REFRESH = 0.5  # seconds between two calls of a subscriber
 _RUNNING: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Live]] = weakref.WeakKeyDictionary()
 
@@ -93,6 +93,14 @@ class Live(Run):
     def step(self) -> int:
         """How many optimizer steps were seen."""
         return self._recorder.steps.step
+
+    def look_inside(self) -> Live:
+        """See passes by the layers from the first step on, where the model is never called as a whole.
+
+        Otherwise that is noticed after two steps, whose losses are lost.
+        """
+        self._recorder.look_inside()
+        return self
 
     @plainly
     def log(self, **values: Any) -> None:
@@ -171,7 +179,7 @@ def watch(
 
     Steps are seen by themselves, and so is the loss where `loss.backward()` is called on it. Without an optimizer,
     every one that steps and holds parameters of the model is followed. Scalars are recorded at every step, layers as
-    often as `budget`, a share of the time, allows (0.01 unless you say otherwise); `every=1` measures them at every
+    often as `budget`, a share of the time, allows (0.005 unless you say otherwise); `every=1` measures them at every
     step. `layers` are names or patterns of modules. Several models and optimizers go in as lists or dicts.
     """
     if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):

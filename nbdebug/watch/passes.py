@@ -87,13 +87,13 @@ class Passes:
         self.disarm()
         self.reset()
 
-    def arm(self) -> None:
+    def arm(self, outermost: nn.Module) -> None:
         """Put the hooks on the layers, for this pass only: in eval mode some modules compute another way with hooks."""
         self.is_armed = True
-        key, roots = self._key, self._roots
+        key = self._key
         for hook in self.hooks:
             hook.left = MOST_CALLS
-            if id(hook.module) not in roots:  # those are told by the hook that ends the pass
+            if hook.module is not outermost:  # that one is told by the hook that ends the pass
                 hook.slot[key] = hook
 
     def disarm(self) -> None:
@@ -127,7 +127,7 @@ class Passes:
         if self.is_armed:
             self.disarm()
         if self.due and self.passes <= MOST_PASSES * len(self._roots):
-            self.arm()
+            self.arm(module)
         self._began = time.perf_counter()
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:

@@ -153,7 +153,12 @@ class Recorder:
         """Look at the layers themselves where steps come without a pass: the model is called by another method."""
         self._blind_steps = 0 if self.passes.passes else self._blind_steps + 1
         if self._blind_steps == 2 and not self.passes.training_passes and len(self._roots) == len(self.target.roots):
-            self._roots = [module for _, module in self.target.layers]
+            self.look_inside()
+
+    def look_inside(self) -> None:
+        """Take the passes of every layer for those of the model, which is not called as a whole."""
+        self._roots = [module for _, module in self.target.layers]
+        if self.is_running:
             self.passes.attach(self._roots)
 
     def _settle(self, seconds: float, *, is_measured: bool) -> None:

@@ -39,7 +39,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         shares = ", ".join(f"{name} {seconds / sum(times.values()):.0%}" for name, seconds in times.items())
         facts.append(("time", f"{1000 * sum(times.values()):.3g} ms a step: {shares}"))
     every = f"layers every {recording.sampled_every:.3g} steps"
-    facts.append(("watching", f"{recording.share:.1%} of the time (budget {recording.budget:.0%}), {every}"))
+    facts.append(("watching", f"{recording.share:.1%} of the time (budget {recording.budget:.1%}), {every}"))
     return facts
 
 

@@ -72,4 +72,13 @@ def _unseen(recorder: Recorder) -> tuple[str, ...]:
         notes.append("The loss was not seen: log it with live.log(loss=loss).")
     if recorder.steps.step and not recorder.passes.training_passes:
         notes.append("No forward pass was seen, so that nothing is known of the layers' outputs.")
+    if recorder.measured and recorder.passes.training_passes and _is_closed(recorder):
+        notes.append("Only the output of the model was seen: the layers inside are not called as modules of torch.")
     return tuple(notes)
+
+
+def _is_closed(recorder: Recorder) -> bool:
+    """Whether the model gave something at a measured step, and of its layers none did."""
+    seen, roots = set(recorder.store.outputs.seen()), set(map(id, recorder.target.roots.values()))
+    inner = {path for path, module in recorder.target.layers if id(module) not in roots}
+    return bool(seen and inner) and not seen & inner

@@ -100,7 +100,9 @@ class Steps:
         if known is not None and known.optimizer is optimizer:
             return known
         if any(id(p) in self._places for group in optimizer.param_groups for p in group["params"]):
-            return self.follow(f"{type(optimizer).__name__}{len(self.followed) or ''}", optimizer)
+            one = self.follow(f"{type(optimizer).__name__}{len(self.followed) or ''}", optimizer)
+            one.backwards = self.passes.step_backwards  # those that came before it was known
+            return one
         return None
 
     # --- around the backward pass -------------------------------------------------------------------------------

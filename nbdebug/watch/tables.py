@@ -52,6 +52,7 @@ class OutputTable:
         self.layers = tuple(layers)
         self.table = Table(STATISTICS, [layer.path for layer in layers])
         self.waterfall = Waterfall(len(self.layers), BUCKETS)
+        self._seen = np.zeros(len(self.layers), bool)
 
     def put(self, samples: list[Sample]) -> None:
         """Reduce the outputs of all these steps; a module that was called twice has the mean of its calls."""
@@ -72,6 +73,7 @@ class OutputTable:
                 np.add.at(calls[place], indices, 1)
                 np.maximum.at(top[place], indices, found[number, :, 2])
         missing = calls == 0
+        self._seen |= ~missing.all(axis=0)
         total /= np.maximum(calls, 1)[:, :, None]
         total[:, :, 2] = top
         self.table.extend(samples, total.transpose(0, 2, 1), np.repeat(missing[:, None], len(STATISTICS), axis=1))
@@ -97,6 +99,10 @@ class OutputTable:
             for index, layer in enumerate(self.layers)
             if len(found[layer.path]["mean"])
         }
+
+    def seen(self) -> list[str]:
+        """Name the layers that were measured."""
+        return [layer.path for layer, was_seen in zip(self.layers, self._seen, strict=True) if was_seen]
 
     @property
     def nbytes(self) -> int:

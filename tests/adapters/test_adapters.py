@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from nbdebug.evidence import Recording
+
 INPUTS = torch.randn(256, 16, generator=torch.Generator().manual_seed(0))
 LABELS = INPUTS[:, :4].argmax(1)
 
@@ -23,15 +25,15 @@ def loader() -> DataLoader[Any]:
     return DataLoader(TensorDataset(INPUTS, LABELS), 16, shuffle=True)
 
 
-def saw(callback: Any, model: nn.Module, steps: int) -> None:
-    """Every step was seen with its loss, nothing is left on the model, and the run can be judged."""
-    recording = callback.live.recording()
-    assert recording.steps == steps and len(recording.loss) >= steps - 2  # where not the model itself is called
-    assert recording.parameters and max(p.update.last for p in recording.parameters.values()) > 0
+def recorded(callback: Any, model: nn.Module) -> Recording:
+    """Give the run: nothing is left on the model, weights moved, and the run can be judged and is found healthy."""
+    found: Recording = callback.live.recording()
+    assert found.parameters and max(p.update.last for p in found.parameters.values()) > 0
     assert not callback.live.is_running
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
     report = callback.live.report()
     assert not report.alarms and not [result for result in report.results if result.status == "crashed"]
+    return found
 
 
 def test_lightning(tmp_path: Path) -> None:
@@ -60,7 +62,9 @@ def test_lightning(tmp_path: Path) -> None:
             max_epochs=4, accelerator="cpu", callbacks=[callback], default_root_dir=tmp_path, **quiet
         )
         trainer.fit(model, loader(), loader())
-    saw(callback, model, 64)
+    found = recorded(callback, model)
+    assert found.steps == len(found.loss) == 64 and {"net.0", "net.2"} <= set(found.layers)
+    assert found.optimizer == "Adam" and found.tally.backwards_per_step == ((1, 64),)
 
 
 def test_transformers(tmp_path: Path) -> None:
@@ -76,7 +80,10 @@ def test_transformers(tmp_path: Path) -> None:
     )
     callback = WatchCallback(every=1)
     transformers.Trainer(model=model, args=options, train_dataset=data, callbacks=[callback]).train()
-    saw(callback, model, 32)
+    found = recorded(callback, model)
+    assert found.steps == len(found.loss) == 32 and "classifier" in found.layers
+    assert found.tally.backwards_per_step == ((1, 32),) and len(found.rates["0"]) > 1
+    assert found.rates["0"].values[0] > found.rates["0"].last > 0  # the Trainer lowers it
 
 
 def test_keras(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +97,9 @@ def test_keras(monkeypatch: pytest.MonkeyPatch) -> None:
     model.compile(keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     callback = WatchCallback(every=1)
     model.fit(INPUTS.numpy(), LABELS.numpy(), batch_size=16, epochs=2, verbose=0, callbacks=[callback])
-    saw(callback, model, 32)
+    found = recorded(callback, model)
+    assert found.steps == len(found.loss) == 32 and len(found.parameters) == 4
+    assert list(found.layers) == ["model"] and "not called as modules of torch" in found.unseen[0]  # Keras calls them
     assert "apply" not in vars(model.optimizer)
 
 
@@ -104,5 +113,6 @@ def test_fastai() -> None:
     callback, model = WatchCallback(every=1), net()
     learner = Learner(DataLoaders(loader(), loader()), model, loss_func=nn.CrossEntropyLoss(), cbs=[callback])
     learner.fit(3, 1e-2)
-    saw(callback, model, 48)
+    found = recorded(callback, model)
+    assert found.steps == len(found.loss) == 48 and {"0", "2"} <= set(found.layers)
     assert "step" not in vars(learner.opt)

@@ -201,6 +201,32 @@ def test_a_model_that_is_never_called_as_a_whole() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+def test_layers_inside_a_part_that_is_called_alone() -> None:
+    """Also where the model's own forward is never used: from the first step on, if that is said."""
+
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(20, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(torch.relu(self.first(x)))
+
+    model = nn.ModuleDict({"part": Part()})
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, every=1, budget=1.0).look_inside() as live:
+        for number in range(4):
+            x, y = batch(number)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model["part"](x), y).backward()
+            optimizer.step()
+    found = live.recording()
+    assert {"part", "part.first", "part.second"} <= set(found.layers) and len(found.loss) == 4
+    assert len(found.layers["part.first"].std) == 4 and found.tally.training_passes == 4
+    assert found.tally.backwards_per_step == ((1, 4),) and found.tally.steps_without_backward == 0
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
 def test_modules_called_twice_shared_and_recurrent() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
