@@ -67,7 +67,7 @@ pictures: env front chromium  ## Take the screenshots of docs/images/ anew.
 	NBDEBUG_SHOTS=build/shots $(BIN)/python -m pytest -q tests/browser/test_wizard.py -k "finds_the_softmax and lab"
 	cp build/shots/wizard-lab-light.png docs/images/wizard.png
 	NBDEBUG_SHOTS=build/shots $(BIN)/python -m pytest -q tests/browser -k "lab and (one_sample or (every_view and Light))"
-	for view in batch activations gradients layers curve; do cp build/shots/$$view-lab-light.png docs/images/$$view.png; done
+	for view in batch activations gradients layers graph curve; do cp build/shots/$$view-lab-light.png docs/images/$$view.png; done
 
 clean:  ## Remove the environment and everything that was built.
 	rm -rf $(VENV) build dist report.html report.ipynb js/node_modules js/lab/built nbdebug/widgets/static

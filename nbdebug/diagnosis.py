@@ -121,8 +121,8 @@ def diagnose(
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
 
 
-def report_of(session: Session, *, seconds: float = 0.0) -> Report:
-    """Make the report of everything that a session's journal holds."""
+def report_of(session: Session, *, seconds: float | None = None) -> Report:
+    """Make the report of everything that a session's journal holds; without `seconds`, its checks' own are counted."""
     findings = ranked(session.journal.findings, _reading_order(session))
     return Report(
         findings=findings,
@@ -131,7 +131,7 @@ def report_of(session: Session, *, seconds: float = 0.0) -> Report:
         notes=[*session.journal.notes, *(note for feed in session.subject.feeds for note in feed.notes)],
         timings=dict(sorted(session.timings.items(), key=lambda item: -item[1])),
         environment=environment() | {"seed": str(session.seed)},
-        seconds=seconds,
+        seconds=sum(result.seconds for result in session.journal.results) if seconds is None else seconds,
         made=now(),
         places=places_of(unwrap(session.subject.model), (finding.where for finding in findings)),
         symptom=session.journal.symptom,

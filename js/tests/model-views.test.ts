@@ -1,5 +1,6 @@
 // @vitest-environment happy-dom
 import { beforeEach, describe, expect, it } from "vitest";
+import { arcsOf } from "../src/flow";
 import activations from "../src/views/activations";
 import curve from "../src/views/curve";
 import gradients from "../src/views/gradients";
@@ -177,6 +178,68 @@ describe("layers", () => {
     rows()[0]?.querySelector("button")?.click();
     expect(el.querySelector(".nbd-detail")?.textContent).toContain(HOSTILE);
     expect(el.querySelector("img")).toBeNull();
+  });
+});
+
+describe("the way through a model", () => {
+  const way = [
+    module("model", { depth: 0, leaf: false, order: -1 }),
+    module("a", { order: 0, sources: [] }),
+    module("b", { leaf: false, order: -1 }),
+    module("b.conv", { name: "conv", depth: 2, order: 1, sources: ["a"] }),
+    module("b.act", {
+      name: "act",
+      depth: 2,
+      order: 2,
+      sources: ["b.conv"],
+      severity: "bug",
+      findings: [HOSTILE],
+    }),
+    module("c", { order: 3, sources: ["a", "b.act"] }),
+    module("never", { calls: 0, order: -1 }),
+  ];
+  const nodes = () => [...el.querySelectorAll<HTMLElement>(".nbd-node")];
+  const toGraph = () => {
+    open(layers, { says: "", layers: way });
+    [...el.querySelectorAll<HTMLElement>(".nbd-bar button")].at(-1)?.click();
+  };
+
+  it("has a node for each innermost call, under what holds it, and an arc for what skips", () => {
+    toGraph();
+    expect(nodes().map((node) => node.querySelector("b")?.textContent)).toEqual(["a", "conv", "act", "c"]);
+    expect([...el.querySelectorAll("[data-joined]")].map((part) => part.textContent?.slice(0, 8))).toEqual([
+      "b Linear", // before the name of what holds the next module
+      "actLinea",
+      "cLinear4",
+    ]);
+    expect(el.querySelectorAll(".nbd-arcs g")).toHaveLength(1);
+    expect(el.querySelector(".nbd-holder")?.textContent).toBe("b Linear");
+    expect(nodes()[3]?.getAttribute("aria-label")).toContain("takes from a and b.act");
+  });
+
+  it("opens a module by a click, moves by arrows, and closes it by Escape", () => {
+    toGraph();
+    nodes()[2]?.click();
+    const detail = el.querySelector(".nbd-detail");
+    expect(detail?.textContent).toContain(HOSTILE);
+    expect(el.querySelector("img")).toBeNull();
+    expect(nodes()[2]?.getAttribute("aria-pressed")).toBe("true");
+    nodes()[2]?.focus();
+    press(nodes()[2], "ArrowDown");
+    expect(document.activeElement).toBe(nodes()[3]);
+    press(nodes()[3], "Escape");
+    expect(detail?.childElementCount).toBe(0);
+    expect(nodes()[2]?.getAttribute("aria-pressed")).toBe("false");
+  });
+
+  it("draws arcs that cross in lanes of their own", () => {
+    const rows = ["a", "b", "c", "d", "e"].map((name, i) =>
+      module(name, { order: i, sources: i === 3 ? ["a"] : i === 4 ? ["b", "d"] : [] }),
+    );
+    expect(arcsOf(rows)).toEqual([
+      { from: 0, to: 3, lane: 0 },
+      { from: 1, to: 4, lane: 1 },
+    ]);
   });
 });
 

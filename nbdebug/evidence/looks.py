@@ -97,6 +97,8 @@ class LayerCost:
     output_bytes: int
     parameter_bytes: int
     calls: int
+    order: int = -1  # of its first call among the innermost modules; -1 where it is none of them
+    sources: tuple[str, ...] = ()  # the innermost modules that it takes from
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from nbdebug.control import Control
 from nbdebug.evidence import LayerCost, LayerCosts
 from nbdebug.registry import probe
 from nbdebug.twin import Twin
+from nbdebug.twin.flow import Flow
 from nbdebug.twin.taps import first_tensor, paths_of, tapped, tensors_in
 
 __all__ = ["layer_costs"]
@@ -68,7 +69,10 @@ def layer_costs(twin: Twin, control: Control) -> LayerCosts:
             with tapped(twin.model, after=meters[-1].after, before=meters[-1].before):
                 run()
         flops = _flops(twin, run)
-    layers = tuple(_cost(path, module, meters, flops) for path, module in paths_of(twin.model).items())
+    flow = Flow()
+    with torch.enable_grad(), tapped(twin.model, after=flow.after, before=flow.before):
+        run()
+    layers = tuple(_cost(path, module, meters, flops, flow) for path, module in paths_of(twin.model).items())
     return LayerCosts(layers, batch.size, str(twin.device), twin.model.training)
 
 
@@ -93,7 +97,7 @@ def _flops(twin: Twin, run: Callable[[], None]) -> dict[str, int]:
     }
 
 
-def _cost(path: str, module: nn.Module, meters: list[_Meter], flops: dict[str, int]) -> LayerCost:
+def _cost(path: str, module: nn.Module, meters: list[_Meter], flops: dict[str, int], flow: Flow) -> LayerCost:
     inputs, output, size = meters[-1].shapes.get(path, ((), (), 0))
     parameters = [p for p in module.parameters() if not isinstance(p, nn.UninitializedParameter)]
     return LayerCost(
@@ -110,4 +114,6 @@ def _cost(path: str, module: nn.Module, meters: list[_Meter], flops: dict[str, i
         output_bytes=size,
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
         calls=meters[-1].calls.get(path, 0),
+        order=flow.order.get(path, -1),
+        sources=tuple(flow.sources.get(path, ())),
     )

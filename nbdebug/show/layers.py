@@ -148,6 +148,8 @@ class LayerView(View):
             "bytes": layer.output_bytes,
             "weights": layer.parameter_bytes,
             "calls": layer.calls,
+            "order": layer.order,
+            "sources": list(layer.sources),
             "severity": health.severity,
             "findings": list(health.says),
         }

@@ -96,7 +96,8 @@ class Pane:
             return
         whole = report_of(self.session)
         findings = [finding for finding in whole.findings if finding.check in self.checks]
-        shown = Report(findings, results, whole.subject, whole.notes, places=whole.places)
+        seconds = sum(result.seconds for result in results)
+        shown = Report(findings, results, whole.subject, whole.notes, places=whole.places, seconds=seconds)
         self.face.show_result(as_fragment(shown), self._trials(findings))
 
     def _trials(self, findings: list[Finding]) -> list[tuple[str, Callable[[], None]]]:

@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.jupyter import Front, Notebook, Server
+from tests.browser.pages import new_page
 
 CHROMIUM = shutil.which("chromium")
 # No sandbox, because CI runs as root; the rest keeps Chromium from calling home.
@@ -74,11 +75,5 @@ def front(request: pytest.FixtureRequest) -> Front:
 @pytest.fixture
 def notebook(server: Server, browser: Browser, front: Front, shots: Path) -> Iterator[Notebook]:
     """A new page; whatever it wrote to the console as an error, or asked of another host, fails the test."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    opened = Notebook(context.new_page(), server, front, shots)
-    yield opened
-    context.close()
-    server.set_theme("JupyterLab Light")
-    server.stop_kernels()
-    assert not opened.errors, "errors in the browser's console:\n" + "\n".join(opened.errors)
-    assert not opened.foreign, "requests to other hosts:\n" + "\n".join(opened.foreign)
+    with new_page(server, browser, front, shots) as opened:
+        yield opened

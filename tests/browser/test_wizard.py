@@ -1,14 +1,22 @@
-"""The wizard in JupyterLab and Notebook 7: a step, a finding, Cancel, and a report."""
+"""The wizard in JupyterLab and Notebook 7: its stages, a finding, a fix, Cancel, a report, and life after a reload.
+
+All tests of a front end share one page and one kernel; each has a cell with a wizard of its own.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 
-from tests.browser.jupyter import Notebook, Theme
+from tests.browser.jupyter import Notebook, Server
+from tests.browser.pages import complain, new_page
 
-SHOW = """
-import torch, nbdebug
+SETUP = """
+import time, torch, nbdebug
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -20,52 +28,90 @@ loader = DataLoader(data, 64, shuffle=True)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10), nn.Softmax(dim=1))
 names = ["<img src=x onerror='window.hacked = 1'>"] + [str(n) for n in range(1, 10)]
 before = [p.detach().clone() for p in model.parameters()]
-wizard = nbdebug.wizard(model, loader, nn.CrossEntropyLoss(), class_names=names)
-wizard
+class Slow(nn.Module):
+    def forward(self, x):
+        time.sleep(0.02)
+        return x
 """
 SAME = "print('unchanged:', all(torch.equal(a, b) for a, b in zip(before, model.parameters())))"
-PAUSED = "import time; time.sleep(3); print('slept')"
+PAUSED = "time.sleep(4); print('slept')"
+WIZARD = "wizard = nbdebug.wizard(model, loader, nn.CrossEntropyLoss(), class_names=names)\nwizard"
+SLOW = "wizard = nbdebug.wizard(nn.Sequential(nn.Linear(64, 10), Slow()), loader, nn.CrossEntropyLoss())\nwizard"
+CELLS = [SETUP, SAME, PAUSED, WIZARD, WIZARD, WIZARD, SLOW, WIZARD, WIZARD]
+LOSS = "Does the loss get what it expects"
+LAST = len(CELLS) - 1
+pytestmark = pytest.mark.timeout(400)
 
 
-@pytest.fixture
-def wizard(notebook: Notebook) -> Locator:
-    notebook.open(f"wizard-{notebook.front}.ipynb", [SHOW, SAME, PAUSED])
-    notebook.run_cell(0)
-    output = notebook.output(0)
+@pytest.fixture(scope="module", params=["lab", "notebook"])
+def notebook(request: pytest.FixtureRequest, server: Server, browser: Browser, shots: Path) -> Iterator[Notebook]:
+    with new_page(server, browser, request.param, shots) as opened:
+        opened.open(f"wizard-{opened.front}.ipynb", CELLS)
+        opened.run_cell(0)
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def quiet(notebook: Notebook) -> Iterator[None]:
+    yield
+    complain(notebook)
+
+
+def wizard_in(notebook: Notebook, cell: int) -> Locator:
+    """Run the cell of a wizard and give what it shows; the one before is taken down."""
+    notebook.execute("'wizard' in globals() and wizard.close()")
+    notebook.run_cell(cell)
+    output = notebook.output(cell)
     expect(output.get_by_role("button", name="Run this step")).to_be_visible()
     return output
 
 
-def test_a_step_finds_the_softmax_and_leaves_the_model(notebook: Notebook, wizard: Locator) -> None:
-    """Choosing the loss's step and running it shows the finding with its place; the model is the same."""
-    wizard.get_by_role("button", name="Does the loss get what it expects").click()
+def to_cell(notebook: Notebook, index: int) -> None:
+    """Scroll to a cell; those that are far away are not drawn."""
+    notebook.page.evaluate(
+        """async (index) => {
+          const content = window.jupyterapp.shell.currentWidget.content;
+          content.activeCellIndex = index;
+          await content.scrollToItem(index, 'start');
+        }""",
+        index,
+    )
+
+
+def keep(notebook: Notebook, wizard: Locator, name: str) -> None:
+    """Keep a picture of the page with the wizard at its top."""
+    notebook.page.set_viewport_size({"width": 1400, "height": 1000})
+    wizard.locator(".nbdebug-wizard").evaluate("node => node.scrollIntoView({ block: 'start' })")
+    notebook.screenshot(name)
+    notebook.page.set_viewport_size({"width": 1200, "height": 900})
+
+
+def find_softmax(wizard: Locator) -> None:
+    """Run the step that finds the softmax."""
+    wizard.get_by_role("button", name=LOSS).click()
     wizard.get_by_role("button", name="Run this step").click()
     expect(wizard).to_contain_text("softmax-before-cross-entropy", timeout=60_000)
-    notebook.screenshot(f"wizard-{notebook.front}-light")
+
+
+def same_model(notebook: Notebook) -> None:
+    """See that the user's model was not touched, and that no name of a class has acted."""
     notebook.run_cell(1)
     expect(notebook.output(1)).to_have_text("unchanged: True")
     assert notebook.page.evaluate("() => 'hacked' in window") is False
 
 
-def test_a_fix_is_tried_on_a_copy(notebook: Notebook, wizard: Locator) -> None:
-    """The button trains a patched copy; the verdict with both curves stands in the cell, and in the exported report."""
-    wizard.get_by_role("button", name="Does the loss get what it expects").click()
-    wizard.get_by_role("button", name="Run this step").click()
-    attempt = wizard.get_by_role("button", name="Try it on a copy").first
-    expect(attempt).to_be_enabled(timeout=60_000)
-    attempt.click()
-    expect(attempt).to_be_disabled()
-    expect(wizard.get_by_text("verified: ").first).to_be_visible(timeout=120_000)
-    notebook.screenshot(f"wizard-tried-{notebook.front}")
-    wizard.get_by_role("button", name="Export report").click()
-    expect(wizard).to_contain_text("written: report.html")
-    assert "verified" in (notebook.server.home / "notebooks" / "report.html").read_text()
-    notebook.run_cell(1)
-    expect(notebook.output(1)).to_have_text("unchanged: True")
+def test_a_step_finds_the_softmax_and_leaves_the_model(notebook: Notebook) -> None:
+    """Choosing the loss's step and running it shows the finding with its place; the model is the same."""
+    wizard = wizard_in(notebook, 3)
+    find_softmax(wizard)
+    expect(wizard.get_by_text("done", exact=True)).to_be_visible(timeout=60_000)
+    keep(notebook, wizard, f"wizard-{notebook.front}-light")
+    same_model(notebook)
 
 
-def test_begins_with_the_symptom_and_keeps_what_a_person_says(notebook: Notebook, wizard: Locator) -> None:
+def test_begins_with_the_symptom_and_keeps_what_a_person_says(notebook: Notebook) -> None:
     """The symptom leads to its step; a step can be skipped; the next one is recommended with the reason."""
+    wizard = wizard_in(notebook, 4)
     wizard.get_by_label("What is wrong?").select_option("The loss is NaN")
     chosen = wizard.locator("[aria-current=step]")
     expect(chosen).to_be_visible()
@@ -76,12 +122,14 @@ def test_begins_with_the_symptom_and_keeps_what_a_person_says(notebook: Notebook
     notebook.screenshot(f"wizard-symptom-{notebook.front}")
 
 
-def test_by_keyboard_alone(notebook: Notebook, wizard: Locator) -> None:
+def test_by_keyboard_alone(notebook: Notebook) -> None:
     """Arrow keys choose a step, Tab reaches its button, Enter runs it."""
-    tree = wizard.get_by_role("button", name="Does the loss get what it expects")
-    tree.focus()
+    wizard = wizard_in(notebook, 5)
+    wizard.get_by_role("button", name=LOSS).focus()
+    notebook.page.keyboard.press("ArrowUp")
+    notebook.page.keyboard.press("ArrowDown")
     notebook.page.keyboard.press("Enter")
-    expect(wizard.get_by_role("heading", name="Does the loss get what it expects")).to_be_visible()
+    expect(wizard.get_by_role("heading", name=LOSS)).to_be_visible()
     for _ in range(12):
         notebook.page.keyboard.press("Tab")
         if notebook.page.evaluate("() => document.activeElement.textContent.trim()") == "Run this step":
@@ -90,41 +138,78 @@ def test_by_keyboard_alone(notebook: Notebook, wizard: Locator) -> None:
     expect(wizard).to_contain_text("softmax-before-cross-entropy", timeout=60_000)
 
 
-def test_everything_can_be_cancelled(notebook: Notebook, wizard: Locator) -> None:
-    """Run everything answers at once, and Cancel brings the buttons back."""
-    wizard.get_by_role("button", name="Run everything").click()
-    cancel = wizard.get_by_role("button", name="Cancel")
-    expect(cancel).to_be_enabled()
-    cancel.click()
+def test_an_overfit_run_can_be_cancelled_in_the_middle(notebook: Notebook) -> None:
+    """The button answers at once; Cancel ends the experiment before its own end, and the buttons are back."""
+    wizard = wizard_in(notebook, 6)
+    wizard.get_by_role("button", name="learn one small batch by heart").click()
+    wizard.get_by_role("button", name="Run this step").click()
+    expect(wizard).to_contain_text("learning one batch by heart", timeout=60_000)
+    wizard.get_by_role("button", name="Cancel").click()
     expect(wizard.get_by_role("button", name="Run everything")).to_be_enabled(timeout=30_000)
+    expect(wizard).to_contain_text("cancelled by the user")
 
 
-def test_a_click_during_a_cell_waits(notebook: Notebook, wizard: Locator) -> None:
-    """A click while a cell runs is neither lost nor does it disturb the cell."""
+def test_a_click_during_a_cell_waits(notebook: Notebook) -> None:
+    """A click while a cell runs is neither lost nor does it disturb the cell, and it is seen to wait."""
+    wizard = wizard_in(notebook, 7)
     notebook.page.evaluate(
         """() => {
           window.jupyterapp.shell.currentWidget.content.activeCellIndex = 2;
           window.jupyterapp.commands.execute('notebook:run-cell');
         }"""
     )
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    notebook.page.wait_for_function(f"() => {kernel}.status === 'busy'")
     wizard.get_by_role("button", name="Run this step").click()
+    waiting = wizard.locator("button[data-waits]").or_(wizard.get_by_text("waits for the running cell"))
+    expect(waiting.first).to_be_visible(timeout=3500)
+    keep(notebook, wizard, f"wizard-waits-{notebook.front}")
     expect(notebook.output(2)).to_contain_text("slept", timeout=30_000)
     expect(wizard).to_contain_text("done", timeout=60_000)
+    expect(wizard.locator("button[aria-busy]")).to_have_count(0)
 
 
-@pytest.mark.timeout(400)
-def test_it_looks_right_in_the_dark(notebook: Notebook) -> None:
-    """The whole tree runs, and the picture is kept to be looked at."""
-    theme: Theme = "JupyterLab Dark"
-    notebook.server.set_theme(theme)
-    try:
-        notebook.open(f"wizard-dark-{notebook.front}.ipynb", [SHOW])
-        notebook.run_cell(0)
-        output = notebook.output(0)
-        output.get_by_role("button", name="Run everything").click()
-        expect(output.get_by_text("done", exact=True)).to_be_visible(timeout=250_000)
-        output.get_by_role("button", name="Does the loss get what it expects").click()
-        expect(output).to_contain_text("softmax-before-cross-entropy")
-        notebook.screenshot(f"wizard-{notebook.front}-dark")
-    finally:
-        notebook.server.set_theme("JupyterLab Light")
+def test_every_stage_in_the_dark_then_a_fix_and_a_report(notebook: Notebook) -> None:
+    """Each stage runs by itself; a fix is tried on a copy; the report has its verdict; the theme's colours hold."""
+    notebook.page.evaluate(
+        "() => window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })"
+    )
+    wizard = wizard_in(notebook, LAST)
+    tree = wizard.get_by_role("navigation")
+    for stage in tree.locator(":scope > ul > li > button").all():
+        stage.click()
+        wizard.get_by_role("button", name="Run this step").click()
+        expect(stage.locator(".nbdebug-state")).not_to_have_text(re.compile("not run|running"), timeout=150_000)
+        expect(wizard.get_by_role("button", name="Run everything")).to_be_enabled(timeout=30_000)
+    expect(tree.locator("[data-state=crashed]")).to_have_count(0)
+    wizard.get_by_role("button", name=LOSS).click()
+    attempt = wizard.get_by_role("button", name="Try it on a copy").first
+    attempt.click()
+    expect(attempt).to_be_disabled()
+    expect(wizard.get_by_text("verified: ").first).to_be_visible(timeout=120_000)
+    paper = tree.evaluate("node => getComputedStyle(node).backgroundColor")
+    assert max(int(part) for part in paper.removeprefix("rgb(").rstrip(")").split(", ")) < 80
+    keep(notebook, wizard, f"wizard-{notebook.front}-dark")
+    wizard.get_by_role("button", name="Export report").click()
+    expect(wizard).to_contain_text("written: report.html")
+    assert "verified" in (notebook.server.home / "notebooks" / "report.html").read_text()
+    same_model(notebook)
+
+
+def test_reloaded_it_lives_on_and_reopened_its_findings_stay(notebook: Notebook) -> None:
+    """The page is loaded again; then the kernel ends, and the notebook is opened trusted, and as somebody else's."""
+    notebook.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    notebook.page.reload()
+    notebook.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    notebook.wait_for_idle()
+    wizard = notebook.output(LAST)
+    to_cell(notebook, LAST)
+    wizard.get_by_role("button", name="Do the weights start right").click(timeout=90_000)
+    expect(wizard.get_by_role("heading", name="Do the weights start right")).to_be_visible()
+    expect(wizard.locator(".nbdebug-static")).to_be_hidden()
+    for trusted in (True, False):
+        notebook.reopen(f"wizard-{notebook.front}.ipynb", trusted=trusted)
+        to_cell(notebook, LAST)
+        expect(notebook.output(LAST).locator(".nbdebug-static")).to_contain_text("softmax-before-cross-entropy")
+    notebook.screenshot(f"wizard-reopened-{notebook.front}")
+    notebook.errors.clear()  # the widget manager itself writes that the models of the widgets are gone

@@ -106,6 +106,30 @@ def test_gradients_are_those_of_the_model() -> None:
     assert "none" in str(view) and "<img" in view.html and view.png
 
 
+class Residual(nn.Module):
+    """A block whose sum is a line of the forward, and no module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.act = nn.Linear(64, 64), nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add what was learned to what came in."""
+        return x + self.act(self.inner(x))
+
+
+def test_the_way_through_a_model_is_seen_through_lines_of_the_forward() -> None:
+    """The head takes from the block and, past it, from what went in; what was not called is not on the way."""
+    model = nn.Sequential(nn.Linear(64, 64), Residual(), nn.Linear(64, 10))
+    model.add_module("unused", nn.Identity())
+    model.forward = lambda x: model[2](model[1](model[0](x)))  # type: ignore[method-assign]
+    layers = {layer.path: layer for layer in nbdebug.show_layers(model, digits(), checks=False).costs.layers}
+    way = sorted((layer for layer in layers.values() if layer.order >= 0), key=lambda layer: layer.order)
+    assert [layer.path for layer in way] == ["0", "1.inner", "1.act", "2"]
+    assert layers["1.act"].sources == ("1.inner",) and set(layers["2"].sources) == {"1.act", "0"}
+    assert layers["unused"].order == layers["1"].order == -1 and layers["0"].sources == ()
+
+
 def test_layers_with_costs_and_health() -> None:
     """Shapes, parameters and calls are right, the uncalled module says so, and dead units colour their layer."""
     model = small()

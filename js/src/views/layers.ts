@@ -1,46 +1,31 @@
-// Every module of a model: shapes, parameters, time, memory and what was found at it; a click shows one by itself.
+// Every module of a model: shapes, parameters, time, memory and what was found at it, as a table or as the way through
+// the model; a click shows one by itself.
 
 import type { RenderProps } from "@anywidget/types";
-import { h, onlyBox, short } from "../dom";
-import { asList, asObject, type Frame, frame, type Traits } from "../frame";
+import { h, onlyBox } from "../dom";
+import { flowChart } from "../flow";
+import { asList, asObject, type Frame, frame, oneTabStop, type Traits } from "../frame";
 import { bar, type Column, Grid } from "../grid";
+import { type Layer, SIGNS, spoken, time } from "../layers";
 import { bytes, large, num } from "../numbers";
-
-interface Layer {
-  path: string;
-  name: string;
-  module: string;
-  depth: number;
-  leaf: boolean;
-  inputs: string[];
-  output: string;
-  parameters: number;
-  trainable: number;
-  ms: unknown;
-  flops: number | null;
-  bytes: number;
-  weights: number;
-  calls: number;
-  severity: string;
-  findings: string[];
-}
-
-const SIGNS: Record<string, string> = { bug: "✕ bug", suspect: "▲ suspect", note: "● note" };
 
 class Layers {
   private readonly frame: Frame;
   private readonly head = h("header");
   private readonly bar = h("div", { class: "nbd-bar" });
   private readonly detail = h("div", { class: "nbd-detail", "aria-live": "polite" });
+  private readonly body = h("div");
   private readonly grid: Grid<Layer>;
   private every: Layer[] = [];
   private shown: Layer[] = [];
   private leaves = false;
+  private asGraph = false;
+  private chosen = ""; // the path of the module whose details are open
 
   constructor(private readonly props: RenderProps<Traits>) {
     this.frame = frame(props.model, props.el, "Layers", { data: this.update });
     this.grid = new Grid("Modules", this.columns(), spoken, this.show, (layer) => layer.severity);
-    this.frame.root.append(this.head, this.bar, this.grid.node, this.detail);
+    this.frame.root.append(this.head, this.bar, this.body, this.detail);
     this.grid.listen(this.frame.root);
     this.update();
   }
@@ -73,11 +58,7 @@ class Layers {
         cell: (l) =>
           l.parameters > 0 ? bar(l.parameters / this.most((x) => x.parameters), large(l.parameters)) : "",
       },
-      meter(
-        "time",
-        (l) => num(l.ms) ?? 0,
-        (l) => `${short(num(l.ms))} ms`,
-      ),
+      meter("time", (l) => num(l.ms) ?? 0, time),
       meter(
         "memory",
         (l) => l.bytes,
@@ -104,23 +85,59 @@ class Layers {
       h("p", { class: "nbd-quiet" }, String(data.says ?? "")),
       this.frame.status,
     );
-    this.bar.replaceChildren(
-      onlyBox("innermost modules only", this.leaves, (on) => {
-        this.leaves = on;
-        this.draw();
-      }),
-    );
+    this.chosen = "";
     this.draw();
   };
 
   private draw(): void {
-    this.shown = this.every.filter((layer) => !this.leaves || layer.leaf);
+    const view = (text: string, graph: boolean): HTMLElement =>
+      h(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(this.asGraph === graph),
+          on: { click: () => this.turn(graph) },
+        },
+        text,
+      );
+    const leaves = onlyBox("innermost modules only", this.leaves, (on) => {
+      this.leaves = on;
+      this.drawBody();
+    });
+    this.bar.replaceChildren(view("Table", false), view("Graph", true), ...(this.asGraph ? [] : [leaves]));
+    this.drawBody();
+  }
+
+  private turn(graph: boolean): void {
+    this.asGraph = graph;
+    this.chosen = "";
+    this.draw();
+    this.bar.querySelector<HTMLElement>("[aria-pressed=true]")?.focus();
+  }
+
+  private drawBody(): void {
+    this.shown = this.every.filter((layer) => this.asGraph || !this.leaves || layer.leaf);
     this.detail.replaceChildren();
-    this.grid.show(this.shown);
+    if (!this.asGraph) {
+      this.body.replaceChildren(this.grid.node);
+      this.grid.show(this.shown);
+      return;
+    }
+    this.drawGraph();
+  }
+
+  private drawGraph(): void {
+    const choose = (path: string): void => this.show(this.every.findIndex((layer) => layer.path === path));
+    this.body.replaceChildren(flowChart({ every: this.every, chosen: () => this.chosen, choose }));
+    oneTabStop(this.body, "[data-place]", 0);
   }
 
   private readonly show = (place: number): void => {
     const layer = this.shown[place];
+    this.chosen = layer?.path ?? "";
+    for (const each of this.body.querySelectorAll<HTMLElement>(".nbd-node")) {
+      each.setAttribute("aria-pressed", String(Number(each.dataset.place) === place));
+    }
     if (layer === undefined) {
       this.detail.replaceChildren();
       return;
@@ -136,7 +153,10 @@ class Layers {
       ],
       ["memory of parameters", bytes(layer.weights)],
       ["memory of the output", bytes(layer.bytes)],
-      ["time", `${short(num(layer.ms))} ms`],
+      ["time", time(layer)],
+      ...((layer.sources ?? []).length > 0
+        ? ([["takes from", layer.sources?.join(", ")]] as [string, string][])
+        : []),
       ...(layer.flops !== null ? ([["operations", `${large(layer.flops)} FLOP`]] as [string, string][]) : []),
     ];
     this.detail.replaceChildren(
@@ -149,11 +169,6 @@ class Layers {
       ),
     );
   };
-}
-
-function spoken(layer: Layer): string {
-  const health = layer.severity ? `, ${layer.severity}` : "";
-  return `${layer.path}, ${layer.module}, output ${layer.output}, ${layer.parameters} parameters${health}`;
 }
 
 export default {

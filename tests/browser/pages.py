@@ -1,0 +1,29 @@
+"""A page of its own for a test, or for all tests of a file; whatever goes wrong in it fails them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from tests.browser.jupyter import Front, Notebook, Server
+
+
+@contextmanager
+def new_page(server: Server, browser: Browser, front: Front, shots: Path) -> Iterator[Notebook]:
+    """Open a page; at its end its kernels are stopped, and the console has to be free of errors."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    opened = Notebook(context.new_page(), server, front, shots)
+    yield opened
+    context.close()
+    server.set_theme("JupyterLab Light")
+    server.stop_kernels()
+    complain(opened)
+
+
+def complain(opened: Notebook) -> None:
+    """Fail if the page wrote an error to the console, or asked another host for anything."""
+    assert not opened.errors, "errors in the browser's console:\n" + "\n".join(opened.errors)
+    assert not opened.foreign, "requests to other hosts:\n" + "\n".join(opened.foreign)
