@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nbdebug.errors import plainly
+from nbdebug.errors import BadInput, plainly
 from nbdebug.exhibit import Table
 from nbdebug.finding import plain
 from nbdebug.improve.scoring import Metric, Scores, scored
@@ -31,6 +31,18 @@ class ErrorAnalysis:
     found: tuple[Slice, ...]
     suspects: Table | None
     types: Table
+    show: Callable[[Sequence[int]], Any] | None = field(default=None, repr=False, compare=False)
+
+    def show_worst(self, count: int = 20) -> Any:
+        """Show the worst samples in the batch viewer, as the network receives them, with its answers and losses."""
+        if self.show is None:
+            raise BadInput(
+                "this loader gives no samples by index",
+                where="show_worst",
+                expected="errors of a DataLoader over a data set with __getitem__",
+                do="pass DataLoader(dataset, batch_size) to analyse_errors",
+            )
+        return self.show([int(row[0]) for row in self.worst.rows[:count]])
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -89,12 +101,14 @@ def analyse_errors(
     with control_shown(progress, "judging samples") as control:
         judge = partial(scored, subject, metric=metric, samples=samples, seconds=seconds, control=control)
         scores = judge(subject.feed, split="loader")
-        other = judge(Feed(against, "against"), split="against") if against is not None else None
+        beside_feed = Feed(against, "against") if against is not None else None
+        other = judge(beside_feed, split="against") if beside_feed is not None else None
     named = _named(slices)
     dataset = subject.feed.dataset
     sample = None if dataset is None else dataset.__getitem__
     given = given_slices(scores, named, sample)
     found = found_slices(scores, {name: values for name, values in named.items() if not callable(values)})
+    beside = _beside(found, named, other, beside_feed) if other is not None and beside_feed is not None else {}
     return ErrorAnalysis(
         scores,
         _worst(scores, subject, worst),
@@ -102,8 +116,32 @@ def analyse_errors(
         tuple(given),
         tuple(found),
         _suspects(scores, subject, worst),
-        _types(scores, other, (*given, *found), subject),
+        _types(scores, other, (*given, *found), beside, subject),
+        None if sample is None else partial(_shown, subject),
     )
+
+
+def _shown(subject: Subject, indices: Sequence[int]) -> Any:
+    """Open the batch viewer on these samples, collated as the loader does."""
+    from torch.utils.data import DataLoader, Subset
+
+    from nbdebug.show.batch import show_batch
+
+    chosen = Subset(subject.feed.dataset, list(indices))
+    loader: Any = DataLoader(chosen, max(1, len(indices)), collate_fn=subject.feed.loader.collate_fn)
+    return show_batch(loader, subject.model, class_names=subject.class_names, samples=max(1, len(indices)))
+
+
+def _beside(found: Sequence[Slice], named: Mapping[str, Any], other: Scores, feed: Feed) -> dict[str, float]:
+    """Give the error of the same slices in the other data, where a rule says which samples are in them."""
+    sample = None if feed.dataset is None else feed.dataset.__getitem__
+    rules = {name: values for name, values in named.items() if callable(values) and sample is not None}
+    errors = {part.name: part.error for part in given_slices(other, rules, sample)}
+    for part in found:
+        members = part.rule(other) if part.rule is not None else None
+        if members is not None and members.any():
+            errors[part.name] = float(other.errors[members].mean())
+    return errors
 
 
 def _named(slices: Any) -> Mapping[str, Any]:
@@ -114,9 +152,6 @@ def _named(slices: Any) -> Mapping[str, Any]:
 
 def _worst(scores: Scores, subject: Subject, most: int) -> Table:
     order = np.argsort(-scores.hardness, kind="stable")[:most]
-    rows = tuple(
-        (int(scores.indices[i]), *_answer(scores, subject, i), round(float(scores.hardness[i]), 4)) for i in order
-    )
     rows = tuple(
         (int(scores.indices[i]), *_answer(scores, subject, i), round(float(scores.hardness[i]), 4)) for i in order
     )
@@ -188,11 +223,14 @@ def _confident_order(chances: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return suspicious[np.argsort(chances[suspicious, labels[suspicious]], kind="stable")]
 
 
-def _types(scores: Scores, other: Scores | None, slices: Sequence[Slice], subject: Subject) -> Table:
-    """Give the kinds of error with their share of all errors, and the same classes in the other data."""
+def _types(
+    scores: Scores, other: Scores | None, slices: Sequence[Slice], known: Mapping[str, float], subject: Subject
+) -> Table:
+    """Give the kinds of error with their share of all errors, and the same kinds in the other data."""
     rows: list[tuple[Any, ...]] = []
     for part in slices:
-        rows.append((part.name, part.size, f"{part.error:.4g}", f"{part.share:.0%}", ""))
+        there = f"{known[part.name]:.4g}" if part.name in known else ""
+        rows.append((part.name, part.size, f"{part.error:.4g}", f"{part.share:.0%}", there))
     if scores.targets is not None:
         for label in np.unique(scores.targets):
             mine = scores.errors[scores.targets == label]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.subject import Batch, Feed, Subject
 from nbdebug.subject.loss import main_output
 from nbdebug.subject.rows import Columns, columns_of, joined
-from nbdebug.subject.sampling import Draw, at_random, in_order
+from nbdebug.subject.sampling import over_all
 from nbdebug.twin import Twin, guarded, make_twin
 from nbdebug.twin.task import class_dim, task_of
 from nbdebug.twin.witness import Witness
@@ -90,7 +90,7 @@ def _scored(
     indices: list[np.ndarray] = []
     columns: list[Columns] = []
     seen, begun = 0, time.monotonic()
-    for draw in _draws(subject, feed, begun + seconds, control):
+    for draw in over_all(feed, subject.wrap, begun + seconds, control.poll):
         if draw.batch is None:
             continue
         with torch.no_grad():
@@ -128,11 +128,6 @@ def _together(
         rows if len(rows) == len(errors) else None,
         names,
     )
-
-
-def _draws(subject: Subject, feed: Feed, until: float, control: Control) -> Iterator[Draw]:
-    chosen = at_random(feed, subject.wrap, until, control.poll)
-    yield from chosen if chosen is not None else in_order(feed, subject.wrap, until, control.poll)
 
 
 def judged(twin: Twin, batch: Batch, metric: Metric | None) -> Judged:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Slice:
     error: float
     share: float
     p_value: float
+    rule: Callable[[Scores], np.ndarray | None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -100,8 +102,16 @@ def found_slices(scores: Scores, more: Mapping[str, Any] | None = None, most: in
         if held.size >= LEAST // 2 and held.p_value < 0.01 / len(np.unique(leaves)) and held.error > scores.mean:
             members = tree.apply(rows) == leaf
             whole = _slice(_path(tree.tree_, int(leaf), names), members, scores.errors)
-            found.append(Slice(whole.name, members, held.error, whole.share, held.p_value))
+            rule = partial(_in_leaf, tree, int(leaf), names)
+            found.append(Slice(whole.name, members, held.error, whole.share, held.p_value, rule))
     return sorted(found, key=lambda part: -part.error)[:most]
+
+
+def _in_leaf(tree: Any, leaf: int, names: Sequence[str], scores: Scores) -> np.ndarray | None:
+    """Say which samples of other data are in a slice that was found; None where they have other columns."""
+    rows, others = _features(scores, {})
+    members: np.ndarray | None = tree.apply(rows) == leaf if list(others) == list(names) else None
+    return members
 
 
 def _features(scores: Scores, more: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:

@@ -18,6 +18,7 @@ DEFAULT_SPACE: dict[str, Any] = {
     "width": (16, 512, "log"),
     "hidden": (16, 512, "log"),
     "layers": (1, 4),
+    "depth": (1, 4),
     "weight_decay": (1e-6, 1e-1, "log"),
     "dropout": (0.0, 0.5),
     "batch_size": [16, 32, 64, 128],

@@ -15,7 +15,7 @@ from nbdebug.errors import BadInput, plainly
 from nbdebug.improve import starters
 from nbdebug.progress import control_shown
 from nbdebug.subject import Subject
-from nbdebug.subject.sampling import at_random, in_order
+from nbdebug.subject.sampling import over_all
 from nbdebug.twin import guarded
 
 __all__ = ["Starter", "starter"]
@@ -80,9 +80,7 @@ def _started(subject: Subject, seconds: float, control: Control) -> Starter:
 def _drawn(subject: Subject, seconds: float, control: Control) -> tuple[torch.Tensor, torch.Tensor]:
     parts: list[tuple[torch.Tensor, torch.Tensor]] = []
     until, count = time.monotonic() + seconds, 0
-    feed = subject.feed
-    chosen = at_random(feed, subject.wrap, until, control.poll)
-    for draw in chosen if chosen is not None else in_order(feed, subject.wrap, until, control.poll):
+    for draw in over_all(subject.feed, subject.wrap, until, control.poll):
         batch = draw.batch
         if batch is None:
             continue

@@ -16,7 +16,7 @@ from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.subject.batch import Batch
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.holdings import arrays_in, copy_generator, generators_in
-from nbdebug.subject.sampling import at_random, in_order
+from nbdebug.subject.sampling import over_all
 
 __all__ = ["Drawn", "Reader", "drawn", "fresh_reader", "seed_all", "seed_torch"]
 
@@ -43,8 +43,7 @@ def drawn(feed: Feed, wrap: Wrap, *, count: int, seconds: float, tell: Tell) -> 
     def poll() -> None:
         tell(max(len(seen) / count, (time.monotonic() - begin) / seconds))
 
-    source = at_random(feed, wrap, begin + seconds, poll) or in_order(feed, wrap, begin + seconds, poll)
-    for draw in source:
+    for draw in over_all(feed, wrap, begin + seconds, poll):
         if draw.batch is None:
             continue
         counted = tuple(range(len(seen), len(seen) + draw.batch.size))

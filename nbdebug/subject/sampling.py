@@ -18,7 +18,7 @@ from nbdebug.errors import NbdebugError
 from nbdebug.subject.batch import Batch
 from nbdebug.subject.feed import Feed
 
-__all__ = ["Draw", "Failure", "at_random", "in_order"]
+__all__ = ["Draw", "Failure", "at_random", "in_order", "over_all"]
 
 ORDER_AT_MOST = 2_000_000  # indices of one pass that are looked at where a sampler chooses
 
@@ -68,6 +68,12 @@ def at_random(feed: Feed, wrap: Wrap, until: float, poll: Poll) -> Iterator[Draw
         return _planned(feed, wrap, (whole[i] for i in torch.randperm(len(whole)).tolist()), until, poll)
     size = max(1, min(feed.loader.batch_size or 64, 256))
     return _planned(feed, wrap, _chunks(_shuffled(feed, total), size), until, poll)
+
+
+def over_all(feed: Feed, wrap: Wrap, until: float, poll: Poll) -> Iterator[Draw]:
+    """Give batches from all over the data: at random where there is an index, else in the loader's own order."""
+    chosen = at_random(feed, wrap, until, poll)
+    return chosen if chosen is not None else in_order(feed, wrap, until, poll)
 
 
 def _shuffled(feed: Feed, total: int) -> torch.Tensor:

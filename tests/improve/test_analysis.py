@@ -91,3 +91,30 @@ def test_slices_that_do_not_fit(model: torch.nn.Module) -> None:
     batches = [(x[:64], y[:64])]
     with pytest.raises(nbdebug.BadInput, match="by index"):
         nbdebug.analyse_errors(model, batches, slices={"f": lambda sample: 1}, progress=False)
+
+
+def test_the_same_slices_in_the_other_data(model: torch.nn.Module) -> None:
+    """Pictures upside down are worse in both; the table of kinds has both errors, of a slice found and of one given."""
+    x, y = pixels()
+    parts = []
+    for rows in (slice(900, 1400), slice(1400, 1797)):
+        images, labels = x[rows].clone(), y[rows]
+        images[::3] = images[::3].flip(1)
+        images[::3, 0] = 5.0
+        parts.append(in_order(images, labels))
+    slices = {"lit": lambda sample: bool(sample[0][0] > 1)}
+    result = nbdebug.analyse_errors(model, parts[0], against=parts[1], slices=slices, progress=False)
+    beside = {row[0]: row[4] for row in result.types.rows}
+    assert float(beside["lit = True"]) > 0.3 > float(beside["lit = False"])
+    assert result.found and float(beside[result.found[0].name]) > 0.3
+
+
+def test_the_worst_samples_in_the_batch_viewer(model: torch.nn.Module) -> None:
+    x, y = pixels()
+    result = nbdebug.analyse_errors(model, in_order(x[900:], y[900:]), progress=False)
+    shown = result.show_worst(6).data["samples"]
+    assert [sample["target"] for sample in shown] == [row[1] for row in result.worst.rows[:6]]
+    assert [sample["predicted"] for sample in shown] == [row[2] for row in result.worst.rows[:6]]
+    batches = nbdebug.analyse_errors(model, [(x[:64], y[:64])], progress=False)
+    with pytest.raises(nbdebug.BadInput, match="by index"):
+        batches.show_worst()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +82,48 @@ def test_other_bad_input() -> None:
         nbdebug.tune(make_setup)
     with pytest.raises(nbdebug.BadInput, match="val_loader"):
         nbdebug.tune(lambda p: {**make_setup(p), "val_loader": None}, SPACE, trials=1, progress=False)
+
+
+def test_bad_trials_end_early_and_failures_are_written_down(tmp_path: Path) -> None:
+    """Rates from hopeless to good: some trials are pruned. An error of the user's leaves no trial running."""
+    result = nbdebug.tune(make_setup, SPACE, trials=14, steps=40, method="random", verify=0, progress=False)
+    assert result.pruned > 0
+
+    def broken(params: dict[str, Any]) -> dict[str, Any]:
+        raise RuntimeError("no such file")
+
+    storage = tmp_path / "t.db"
+    with pytest.raises(RuntimeError, match="no such file"):
+        nbdebug.tune(broken, SPACE, trials=2, storage=storage, progress=False)
+    result = nbdebug.tune(make_setup, SPACE, trials=2, steps=10, storage=storage, verify=0, progress=False)
+    assert [trial.state.name for trial in result.study.trials] == ["FAIL", "COMPLETE", "COMPLETE"]
+
+
+def test_a_hopeless_space_is_refused() -> None:
+    def diverging(params: dict[str, Any]) -> dict[str, Any]:
+        setup = make_setup(params)
+        setup["val_loader"] = loader_of(pixels()[0][:64] * float("nan"), pixels()[1][:64].float()[:, None])
+        return {**setup, "model": nn.Linear(64, 1), "loss_fn": nn.MSELoss(), "optimizer": None}
+
+    with pytest.raises(nbdebug.BadInput, match="smaller learning rates"):
+        nbdebug.tune(diverging, SPACE, trials=2, steps=4, progress=False)
+
+
+SHARED = """
+import sys, nbdebug, torch
+from tests.improve.test_tuning import SPACE, make_setup
+torch.set_num_threads(1)
+storage, seed = sys.argv[1], int(sys.argv[2])
+nbdebug.tune(make_setup, SPACE, trials=3, steps=10, storage=storage, verify=0, seed=seed, progress=False)
+"""
+
+
+def test_several_processes_share_a_search(tmp_path: Path) -> None:
+    storage = str(tmp_path / "t.db")
+    root = str(Path(__file__).parents[2])
+    nbdebug.tune(make_setup, SPACE, trials=1, steps=10, storage=storage, verify=0, progress=False)
+    command = [sys.executable, "-c", SHARED, storage]
+    running = [subprocess.Popen([*command, seed], cwd=root, env={**os.environ, "PYTHONPATH": root}) for seed in "12"]
+    assert [process.wait(240) for process in running] == [0, 0]
+    result = nbdebug.tune(make_setup, SPACE, trials=1, steps=10, storage=storage, verify=0, progress=False)
+    assert result.trials == 8 and len({trial.number for trial in result.study.trials}) == 8
