@@ -49,9 +49,9 @@ def train(
 
 
 def watched(
-    model: nn.Module, optimizer: Any, steps: int = 20, **options: Any
+    model: nn.Module, optimizer: Any, steps: int = 20, *, after_step: Callable[[], Any] = lambda: None, **options: Any
 ) -> tuple[nbdebug.watch.Live, list[float]]:
     """Train under watch."""
     with nbdebug.watch(model, optimizer, **{"every": 1, "budget": 1.0, **options}) as live:
-        losses = train(model, optimizer, steps)
+        losses = train(model, optimizer, steps, after_step=after_step)
     return live, losses

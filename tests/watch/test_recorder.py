@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 import torch
@@ -115,3 +117,30 @@ def test_a_tensor_taken_whole_may_be_as_large_as_the_sample_of_another() -> None
             optimizer.step()
             optimizer.zero_grad()
     assert live.step == 3 and "failed" not in " ".join(live.recording().unseen)
+
+
+class Swapping(torch.optim.Optimizer):
+    """Puts a new tensor in the place of the old one instead of writing into it."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for p in self.param_groups[0]["params"]:
+            p.data = p.data - 0.1 * p.grad
+
+
+def test_weights_that_are_swapped_are_seen_to_move() -> None:
+    model = mlp()
+    live, _ = watched(model, Swapping(model.parameters()), 6)
+    for series in live.recording().parameters.values():
+        assert len(series.update) == 6 and (series.update.values > 0).all()
+
+
+def test_a_rate_in_a_tensor_is_followed() -> None:
+    """A scheduler writes into it, and it stays the same object."""
+    model = mlp()
+    rate = torch.tensor(0.1)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    live, _ = watched(model, optimizer, 6, after_step=lambda: rate.mul_(0.5))
+    assert live.recording().rates["0"].last == pytest.approx(0.1 * 0.5**5, rel=1e-5)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -92,6 +93,40 @@ def test_training_is_bit_identical(kind: str, every: int | None) -> None:
         assert torch.equal(value, watched[0][name]), name
     assert str(bare[1]) == str(watched[1])
     assert torch.equal(bare[2], watched[2])
+
+
+LOOPS = ("scaled", "accumulated", "loaded by workers", "frozen normalisation", "compiled")
+
+
+def looped(kind: str, watch: bool) -> tuple[dict[str, torch.Tensor], str, torch.Tensor]:
+    """Train in a loop of this kind; with or without a watch of everything."""
+    torch.manual_seed(2)
+    model = Mixed()
+    trained: Any = torch.compile(model, backend="eager") if kind == "compiled" else model
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=kind == "scaled")
+    data = torch.utils.data.TensorDataset(*batch(0, 96))
+    workers = 2 if kind == "loaded by workers" else 0
+    loader = torch.utils.data.DataLoader(data, 16, shuffle=True, num_workers=workers, persistent_workers=workers > 0)
+    if kind == "frozen normalisation":
+        model.norm.eval()
+    with nbdebug.watch(trained, optimizer, every=1, budget=1.0) if watch else nullcontext():
+        for number, (x, y) in enumerate(batch for _ in range(2) for batch in loader):
+            with torch.autocast("cpu", torch.bfloat16, enabled=kind == "scaled"):
+                loss = nn.functional.cross_entropy(trained(x), y)
+            scaler.scale(loss).backward()
+            if kind != "accumulated" or number % 3 == 2:
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+    return model.state_dict(), str(optimizer.state_dict()), torch.get_rng_state()
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_loops_of_every_kind_are_bit_identical(kind: str) -> None:
+    bare, watched = looped(kind, False), looped(kind, True)
+    assert all(torch.equal(value, watched[0][name]) for name, value in bare[0].items())
+    assert bare[1] == watched[1] and torch.equal(bare[2], watched[2])
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["given", "found"])
