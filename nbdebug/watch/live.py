@@ -69,7 +69,11 @@ class Live(Run):
         self._ranks.begin()
         self._recorder.start()
         if not was_running:
-            begun(self)
+            try:
+                begun(self)
+            except KeyboardInterrupt:  # no `with` block has begun that would take the hooks off
+                self.stop()
+                raise
 
     def __exit__(self, *error: Any) -> None:
         """Take every hook off, whatever ended the block."""

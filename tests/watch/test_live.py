@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import nbdebug
+from nbdebug.announcing import on_begin
 from nbdebug.evidence import FirstPass, Recording
 from nbdebug.registry import registry
 from tests.watch.runs import batch, mlp, train, watched
@@ -197,3 +198,33 @@ def test_layers_can_be_chosen() -> None:
     model = mlp()
     run, _ = watched(model, torch.optim.SGD(model.parameters(), 0.01), 2, layers=["2", "4"])
     assert set(run.recording().layers) == {"2", "4"}
+
+
+def test_whoever_wants_to_hear_of_runs_hears_of_each_beginning_and_can_break_nothing() -> None:
+    model, heard = mlp(), []
+    end = on_begin(lambda run: heard.append((run.is_running, run.step)))
+    failing = on_begin(lambda run: 1 / 0)
+    live = nbdebug.watch(model)
+    with pytest.warns(UserWarning, match="a listener of nbdebug.watch failed and was dropped"), live:
+        live.start()  # runs already
+    with live:
+        pass
+    end()
+    failing()
+    with live:
+        pass
+    assert heard == [(True, 0), (True, 0)]
+
+
+def test_an_interrupt_of_a_listener_leaves_no_hook() -> None:
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    model = mlp()
+    end = on_begin(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            nbdebug.watch(model).start()
+    finally:
+        end()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
