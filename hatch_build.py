@@ -43,7 +43,9 @@ def build(js: Path) -> str:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "Node.js (20 or newer, with npm) was not found on the PATH."
-    environment = os.environ | {"NPM_CONFIG_OMIT": "dev"}  # what checks the sources is not needed to build them
+    # What checks the sources is not needed to build them; a developer who has it keeps it.
+    is_clean = not (js / "node_modules").exists()
+    environment = os.environ | ({"NPM_CONFIG_OMIT": "dev"} if is_clean else {})
     for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         command = [npm, *arguments]
         try:
