@@ -12,6 +12,7 @@ __all__ = ["checks_pages"]
 ABOUT = """\
 Each has a page of its own, made from the check's docstring, with code that has the illness and the same code cured.
 Both are cut out of the check's own tests by `make docs`, and run by `tests/test_check_examples.py`.
+Only those that compare the processes of a distributed training have none, because their patients are not that short.
 `nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks.
 """
 EXAMPLE = """\
@@ -38,6 +39,11 @@ scikit-learn as loaders.
 
 </details>
 """
+NO_EXAMPLE = """\
+## Example
+
+Its patients are trainings of several processes: [{file}](../../{file}).
+"""
 
 
 def checks_pages() -> dict[str, str]:
@@ -59,8 +65,9 @@ def checks_pages() -> dict[str, str]:
 def _page(spec: CheckSpec, stage: str, example: Example | None) -> str:
     lines = [f"# {spec.id}\n", f"**{spec.title}**\n", f"{spec.texts['about']}\n"]
     lines += ["## Why it matters\n", f"{_sentence(spec.why)}\n", "## What to try\n", f"{_sentence(spec.remedy)}\n"]
-    if example is not None:
-        lines.append(_shown(example))
+    lines.append(
+        NO_EXAMPLE.format(file=f"tests/checks/test_{spec.function.__name__}.py") if example is None else _shown(example)
+    )
     if spec.thresholds:
         values = "\n".join(f"| `{name}` | `{value!r}` |" for name, value in spec.thresholds.items())
         lines.append(f"## Thresholds\n\n| name | value |\n|---|---|\n{values}\n")
