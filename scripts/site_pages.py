@@ -7,6 +7,7 @@ of the site, such as a notebook or a test, becomes the name of that file.
 from __future__ import annotations
 
 import argparse
+import logging
 import posixpath
 import re
 import shutil
@@ -22,6 +23,7 @@ FENCE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 def main() -> int:
     """Lay the pages out, then build."""
     parser = argparse.ArgumentParser(description=__doc__)
+    logging.basicConfig(format="%(levelname)s: %(message)s")  # without it, strict mode ends without a word
     parser.add_argument("--into", type=Path, default=ROOT / "build", help="the folder for pages/ and site/")
     build(parser.parse_args().into)
     return 0
@@ -36,7 +38,7 @@ def build(folder: Path) -> Path:
     shutil.rmtree(pages, ignore_errors=True)
     lay_out(pages)
     config = load_config(str(ROOT / "mkdocs.yml"), docs_dir=str(pages), site_dir=str(site), strict=True)
-    config.nav = _with_checks(config.nav or [], pages)
+    config.nav = _navigation(config.nav or [], pages)
     mkdocs_build(config)
     return site
 
@@ -72,18 +74,22 @@ def relinked(text: str, source: str) -> str:
     return "".join(part if part.startswith("```") else LINK.sub(link, part) for part in parts)
 
 
-def _with_checks(nav: list[object], pages: Path) -> list[object]:
-    """Put the pages of the checks below their overview, in the order of the tree."""
+def _navigation(nav: list[object], pages: Path) -> list[object]:
+    """Put the pages of the checks below their overview, in the order of the tree, and what mkdocs.yml forgets last."""
     order = re.findall(r"\(checks/([\w-]+)\.md\)", (pages / "checks.md").read_text(encoding="utf-8"))
+    named: set[str] = set()
 
     def filled(item: object) -> object:
         if isinstance(item, dict):
             return {title: filled(below) for title, below in item.items()}
         if isinstance(item, list):
             return [filled(below) for below in item]
+        named.add(str(item))
         return ["checks.md", *(f"checks/{check}.md" for check in order)] if item == "checks.md" else item
 
-    return [filled(item) for item in nav]
+    whole = [filled(item) for item in nav]
+    others = sorted(path.name for path in pages.glob("*.md") if path.name not in named)
+    return [*whole, {"More": others}] if others else whole
 
 
 if __name__ == "__main__":
