@@ -75,7 +75,7 @@ CLICK = """([run]) => new Promise((done) => {
   run.click();
   look();
 })"""
-Row = tuple[str, str, str, bool]
+Row = tuple[str, str, str, str]
 
 
 @contextmanager
@@ -93,9 +93,12 @@ def lab() -> Iterator[Notebook]:
         server.stop()
 
 
-def row(what: str, value: float, most: float, unit: str, digits: int = 0) -> Row:
-    """Give one line of the table: what, how much, at most how much, and whether that holds."""
-    return what, f"{value:,.{digits}f} {unit}", f"{most:,.{digits}f} {unit}", value <= most
+def row(what: str, value: float, most: float | None, unit: str, digits: int = 0) -> Row:
+    """Give one line of the table: what, how much, at most how much, and whether that holds where there is a target."""
+    measured = f"{value:,.{digits}f} {unit}"
+    if most is None:
+        return what, measured, "", ""
+    return what, measured, f"≤ {most:,.0f} {unit}", "holds" if value <= most else "**missed**"
 
 
 def first_paint(notebook: Notebook, cell: int) -> float:
@@ -221,7 +224,7 @@ def in_the_browser() -> list[Row]:
         row("first paint of the first wizard of a page, beyond the kernel's own time", 1000 * cold, 1000, "ms"),
         row("first paint of a further wizard, beyond the kernel's own time", 1000 * warm, 1000, "ms"),
         row("a click shows on its button while an experiment runs", shown, 100, "ms", 1),
-        row("the kernel has answered that click", heard, 1000, "ms"),
+        row("the kernel has answered that click", heard, None, "ms"),
         row(f"growth of the page's heap over {UPDATES:,} updates of the curves", grown, 20, "MB", 1),
     ]
 
@@ -239,8 +242,8 @@ def main() -> None:
         row("the whole front end, minified", whole, 150, "kB"),
     ]
     print("| what | measured | target | |\n|---|---|---|---|")
-    for what, value, most, holds in rows:
-        print(f"| {what} | {value} | ≤ {most} | {'holds' if holds else '**missed**'} |")
+    for cells in rows:
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
