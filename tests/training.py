@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,8 @@ def loss_of(setup: dict[str, Any], batch: Batch) -> torch.Tensor:
 def accuracy(setup: dict[str, Any]) -> float | None:
     """Give the share of right answers on the validation data, or on the training data where there is no other."""
     subject, right = Subject(**setup), []
+    if "compute_loss" in setup and not _takes(setup, subject):
+        return None
     setup["model"].eval()
     for raw in setup.get("val_loader") or setup["loader"]:
         batch = subject.wrap(raw)
@@ -73,6 +76,16 @@ def accuracy(setup: dict[str, Any]) -> float | None:
         right.append(found)
     setup["model"].train()
     return float(torch.cat(right).double().mean()) if right else None
+
+
+def _takes(setup: dict[str, Any], subject: Subject) -> bool:
+    """Say whether the model can be called with what is in a batch; only its own loss may know how to call it."""
+    batch = subject.wrap(next(iter(setup["loader"])))
+    try:
+        inspect.signature(setup["model"].forward).bind(*batch.args, **batch.kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _right(predicted: torch.Tensor | None, target: Any) -> torch.Tensor | None:

@@ -25,8 +25,9 @@ def duplicate_samples(
     """The data set holds the same samples many times.
 
     nbdebug compares digests of the inputs of samples with different indices and estimates from the equal pairs how many
-    copies a sample has in the whole data set. Tables of few and discrete columns repeat honestly; so this counts only
-    where samples that are not equal differ in many places, or in a column that is almost never the same.
+    copies a sample has in the whole data set. Tables of few and discrete columns and short texts repeat honestly; so
+    this counts only where those that repeat differ from all others in many places, or in a column that is almost never
+    the same.
 
     Why it matters: copies weigh more than other samples, and once the data are split they are in the training and in
     the validation set alike, so that the validation error is too good.
@@ -71,14 +72,17 @@ def _beyond_chance(sweep: LoaderSweep, apart: int) -> bool:
 
 
 def _tells_apart(part: PartFacts, apart: int) -> bool:
-    rows = np.unique(part.rows, axis=0)[:256]
+    rows, counts = np.unique(part.rows, axis=0, return_counts=True)
     if len(rows) < 8:
         return False
+    order = np.argsort(counts <= 1, kind="stable")[:256]  # those that repeat first: it is about them
+    rows, repeated = rows[order], counts[order] > 1
     if part.is_float and max(len(np.unique(column)) for column in rows.T) > 0.8 * len(rows):
         return True  # a column that is almost never the same twice
     differ = (rows[:, None, :] != rows[None, :, :]).sum(2)
     np.fill_diagonal(differ, rows.shape[1] + 1)
-    return bool(np.quantile(differ.min(1), 0.25) >= apart)
+    nearest = differ.min(1)
+    return bool(np.quantile(nearest[repeated] if repeated.any() else nearest, 0.25) >= apart)
 
 
 def _is_oversampling(sweep: LoaderSweep, first: np.ndarray, keys: np.ndarray) -> bool:

@@ -55,4 +55,5 @@ def _severity(part: IgnoredPart, influence: InputInfluence) -> Severity:
     """What may have been left out on purpose is worth a note only."""
     if part.part == "input":
         return "note" if influence.by_name else "bug"
-    return "note" if influence.windowed and part.part == "column" else "suspect"
+    last_in_order = influence.foretells_itself and len(part.indices) == 1
+    return "note" if part.part == "column" and (influence.windowed or last_in_order) else "suspect"

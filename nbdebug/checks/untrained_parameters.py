@@ -74,8 +74,14 @@ def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: Gradien
 
 
 def _unused(path: str, group: Sequence[ParameterReach], reach: GradientReach) -> Finding:
+    at_work = {p.owner for p in reach.parameters if p.is_reached}  # whose constant may drop out, as in a derivative
     meant = all(
-        p.is_copy or p.conditional or (reach.optimizer_given and not p.in_optimizer) or not p.is_cut for p in group
+        p.is_copy
+        or p.conditional
+        or (reach.optimizer_given and not p.in_optimizer)
+        or not p.is_cut
+        or (p.shifts_layer and p.owner in at_work)
+        for p in group
     )
     idle = "are never used: changing them changes nothing" if any(p.is_cut for p in group) else "do not touch the loss"
     return Finding(

@@ -71,6 +71,7 @@ class InputInfluence:
     batches: int
     by_name: bool  # forward takes a container with names, some of which may be meant for others
     windowed: bool  # the model uses convolutions or pooling, which may leave out what is at the border
+    foretells_itself: bool = False  # an input is the target too: the last in the order of foretelling is never needed
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class ParameterReach:
     fed_by_trained: bool = False  # whether trained parameters lie before its module
     beside_trained: bool = False  # whether what trained weights give is added to what its module gives
     is_lookup: bool = False  # whether its module turns integers into vectors
+    shifts_layer: bool = False  # whether what its module gives depends on it, though the answer does not
     conditional: bool = False  # whether modules of the same kind beside it come and go from batch to batch
 
     @property

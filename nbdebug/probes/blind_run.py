@@ -15,6 +15,7 @@ from nbdebug.probes.overfit_one_batch import STEPS as MOST
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
+from nbdebug.twin.possible import one_answer_will_do
 from nbdebug.twin.taps import tapped, tensors_in
 from nbdebug.twin.training import hurry, train_on
 
@@ -30,6 +31,8 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:
         raise NotApplicable("there is no target apart from the inputs")
+    if not _can_be_blinded(batch):
+        raise NotApplicable("the inputs are not tensors with one row for each sample")
     told = twin.compute_loss is not None and _still_sees(twin, _same_for_all(batch))
     if told and not _is_label(batch):
         raise NotApplicable("compute_loss gives the model more than the inputs, so these cannot be taken away")
@@ -39,6 +42,8 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
     blind = train_on(
         twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "learning without inputs")
     )
+    if twin.compute_loss is not None and one_answer_will_do(twin, batch):
+        raise NotApplicable("one answer for all samples of the batch is as good as any, so nothing can be told from it")
     return BlindRun(blind, overfit.curve, batch.size, overfit.swapped, told)
 
 
@@ -57,6 +62,12 @@ def _same_for_all(batch: Batch) -> Batch:
         return tensor[:1].expand_as(tensor).clone()
 
     return batch.map_inputs(change)
+
+
+def _can_be_blinded(batch: Batch) -> bool:
+    """Whether the same inputs for all are others than those there are; a list of samples is left as it is."""
+    same = _same_for_all(batch).inputs
+    return any(not torch.equal(tensor, same[name]) for name, tensor in batch.inputs.items())
 
 
 def _still_sees(twin: Twin, blind: Batch) -> bool:

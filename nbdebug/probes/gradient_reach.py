@@ -12,7 +12,7 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
 from nbdebug.twin.cuts import place_of_cut
-from nbdebug.twin.influence import influence_of
+from nbdebug.twin.influence import changes_its_layer, influence_of
 from nbdebug.twin.reached import CallFacts, Reached, gradient_norm, watch_pass
 from nbdebug.twin.small_steps import small_step
 
@@ -51,6 +51,7 @@ def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientRea
                 wakes=name in waking,
                 influence=influences.get(name),
                 is_copy=name in copies,
+                shifts_layer=influences.get(name) == 0.0 and _shifts(twin, batches[0], name, parameter),
                 **facts.of(_owner(name)),
             )
             for name, parameter in named.items()
@@ -110,6 +111,10 @@ def _influences(
                 value = influence_of(twin, batch, [named[n] for n in part], on_loss_alone=not is_cut)
                 found.update(dict.fromkeys(part, value))
     return found
+
+
+def _shifts(twin: Twin, batch: Batch, name: str, parameter: nn.Parameter) -> bool:
+    return _owner(name) != "model" and changes_its_layer(twin, batch, _owner(name), [parameter])
 
 
 def _copies(named: dict[str, nn.Parameter], silent: list[str], seen: Reached) -> set[str]:

@@ -56,7 +56,7 @@ def input_influence(twin: Twin, trial: TrialRun, control: Control) -> InputInflu
     named = any(not isinstance(value, (torch.Tensor, list, tuple)) for value in first.args)
     return InputInfluence(
         (*tested, *(p.key for p in ignored if p.part == "input")),
-        tuple(untested), tuple(ignored), len(laboratory.batches), named, windowed,
+        tuple(untested), tuple(ignored), len(laboratory.batches), named, windowed, _foretells_itself(first),
     )  # fmt: skip
 
 
@@ -153,6 +153,11 @@ class _Laboratory:
     def _restore(self) -> None:
         for buffer, before in self._buffers:
             buffer.copy_(before)
+
+
+def _foretells_itself(batch: Batch) -> bool:
+    """Whether an input is the target as well, as where each column is foretold from those before it."""
+    return any(torch.equal(t, one) for t in batch.inputs.values() for one in batch.targets.values())
 
 
 def _distance(reference: Outputs, outputs: Outputs) -> float:

@@ -52,8 +52,10 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
     dim = class_dim(output, target) if target.dim() < output.dim() else None
     if dim is not None and output.shape[dim] > 1 and part.whole:
         classes = int(output.shape[dim])
-        values = _outside(part, classes)
-        return replace(found, classes=classes, trials=tuple(_try(box, path, target, v, classes) for v in values))
+        trials = tuple(_try(box, path, target, v, classes) for v in _outside(part, classes))
+        if any(trial.verdict == "taken" for trial in trials) and not _names_columns(box, path, target, dim):
+            return found  # levels of a scale, counted by questions, are one more than these
+        return replace(found, classes=classes, trials=trials)
     if not error and output.numel() == target.numel() and _like_labels(part):
         return replace(found, bottomless=_is_bottomless(box, path, output, target, part))
     return found
@@ -126,6 +128,20 @@ def _try(box: LossBox, path: Path, target: torch.Tensor, value: float, classes: 
     other = gradient(wrapped)
     same = other is not None and torch.allclose(other[:half], pulled[:half], rtol=1e-4, atol=1e-9)
     return LabelTrial(value, "wrapped", wrapped) if same else LabelTrial(value, "taken")
+
+
+def _names_columns(box: LossBox, path: Path, target: torch.Tensor, dim: int) -> bool:
+    """Whether each label pulls the score of its own class, up or, with the sign flipped, down, more than any other."""
+    like = box.heads[path]
+    ways = set()
+    for label in range(like.shape[dim]):
+        changed = box.batch.map_targets(lambda _, t, label=label: torch.full_like(t, label))  # type: ignore[misc]
+        pulled = replace(box, batch=changed).gradient(path, torch.zeros_like(like))[1]
+        if pulled is None:
+            return True  # nothing speaks against it
+        sums = pulled.movedim(dim, -1).reshape(-1, like.shape[dim]).sum(0)
+        ways.add("up" if int(sums.argmin()) == label else "down" if int(sums.argmax()) == label else "neither")
+    return len(ways) == 1 and "neither" not in ways
 
 
 def _like_labels(part: PartFacts) -> bool:

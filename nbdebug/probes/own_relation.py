@@ -57,15 +57,14 @@ def own_relation(
 
 
 def _evidence(twin: Twin, learned: list[Batch], judged: list[Batch], course: _Course) -> OwnRelation:
-    known, known_other = _judge(twin, learned)
-    own, other = _judge(twin, judged)
+    known, (own, other) = _judge(twin, learned), _judge(twin, judged)
     return OwnRelation(
         steps=len(course.losses),
         trained_on=sum(batch.size for batch in learned),
         held_out=sum(batch.size for batch in judged),
         first_loss=course.losses[0],
-        last_loss=float(np.mean(known)),
-        by_heart=_is_by_heart(known, known_other),
+        last_loss=float(np.mean(known[0])),
+        by_heart=_is_by_heart(known, (own, other)),
         exhausted=len(course.losses) >= STEPS,
         held_loss=float(np.mean(own)),
         shuffled_loss=float(np.mean(other)),
@@ -103,14 +102,19 @@ def _train(twin: Twin, learned: list[Batch], judged: list[Batch], course: _Cours
         course.losses.append(twin.plain_step(learned[step % len(learned)]))
         if (step + 1) % pause == 0:
             pause = max(pause, (step + 1) // LOOKS // len(learned) * len(learned))
-            if _p_value(*_judge(twin, judged)) < 1e-4 or _is_by_heart(*_judge(twin, learned)):
+            unseen = _judge(twin, judged)
+            if _p_value(*unseen) < 1e-4 or _is_by_heart(_judge(twin, learned), unseen):
                 return
 
 
-def _is_by_heart(own: np.ndarray, other: np.ndarray) -> bool:
-    """Whether samples fit their own targets much better than those of others."""
-    gap = float(np.mean(other) - np.mean(own))
-    return bool(np.isfinite(gap) and gap > BY_HEART * max(abs(float(np.mean(other))), 1e-9))
+def _is_by_heart(known: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether samples fit their own targets much better than those of others, and unseen samples far less so.
+
+    What unseen samples share was not learned by heart, even if they are too few to be sure of it yet.
+    """
+    gap, shared = (float(np.mean(other) - np.mean(own)) for own, other in (known, unseen))
+    much = gap > BY_HEART * max(abs(float(np.mean(known[1]))), 1e-9)
+    return bool(np.isfinite(gap) and much and not shared > gap / 2)
 
 
 @torch.no_grad()

@@ -20,21 +20,13 @@ from nbdebug.subject.rebinding import Rebinder
 from nbdebug.twin.copying import copy_together, refuse_too_large
 from nbdebug.twin.finishing import complete_optimizer, cut_loose, say_hooks, uncompile
 from nbdebug.twin.guard import guarded, interrupts_held
+from nbdebug.twin.outcome import Outcome, measured
 from nbdebug.twin.schedules import cruise
 
 __all__ = ["Outcome", "Twin", "guarded", "interrupts_held", "make_twin"]
 
 QUICK_BATCHES = 2
 DEFAULT_LEARNING_RATE = 3e-4  # Full Stack Deep Learning, lecture 7: Adam with 3e-4 to start
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one pass gave: everything that the model returned, its main tensor, and the loss."""
-
-    output: Any
-    predicted: torch.Tensor | None
-    loss: torch.Tensor
 
 
 @dataclass
@@ -76,10 +68,7 @@ class Twin:
 
     def run(self, batch: Batch) -> Outcome:
         """Run the model and the loss on one batch, as the user's loop would."""
-        if self.compute_loss is not None:
-            return self._run_by_hand(batch)
-        output = self.forward(batch)
-        return Outcome(output, main_output(output), self.loss_of(output, batch))
+        return measured(lambda: self._run_by_hand(batch) if self.compute_loss is not None else self._run_plainly(batch))
 
     def loss_of(self, output: Any, batch: Batch) -> torch.Tensor:
         """Give the loss of this output on this batch."""
@@ -149,6 +138,10 @@ class Twin:
     def fresh(self) -> Twin:
         """Make another twin from the user's things as they are now."""
         return make_twin(self.subject, self.control)
+
+    def _run_plainly(self, batch: Batch) -> Outcome:
+        output = self.forward(batch)
+        return Outcome(output, main_output(output), self.loss_of(output, batch))
 
     def _run_by_hand(self, batch: Batch) -> Outcome:
         seen: list[Any] = []

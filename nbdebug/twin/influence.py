@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import nn
 
 from nbdebug.subject import Batch
 from nbdebug.subject.drawing import seed_torch
 from nbdebug.twin import Twin
+from nbdebug.twin.taps import first_tensor, tapped
 
-__all__ = ["influence_of"]
+__all__ = ["changes_its_layer", "influence_of"]
 
 
 def influence_of(twin: Twin, batch: Batch, parameters: Sequence[torch.Tensor], *, on_loss_alone: bool = False) -> float:
@@ -19,17 +23,49 @@ def influence_of(twin: Twin, batch: Batch, parameters: Sequence[torch.Tensor], *
     The answer is the prediction with the loss, or the loss alone: a loss may well be blind to a change of all outputs.
     """
     reference, again = (_answer(twin, batch, on_loss_alone) for _ in range(2))
+    with _altered(parameters):
+        changed = _answer(twin, batch, on_loss_alone)
+    change, noise = _distance(reference, changed), _distance(reference, again)
+    return change if change > 10 * noise + 1e-7 else 0.0
+
+
+def changes_its_layer(twin: Twin, batch: Batch, path: str, parameters: Sequence[torch.Tensor]) -> bool:
+    """Whether what the layer itself gives depends on these values, as on a bias of which only the slope is used."""
+    reference = _given_by(twin, batch, path)
+    with _altered(parameters):
+        changed = _given_by(twin, batch, path)
+    return reference is not None and changed is not None and _distance(reference, changed) > 1e-6
+
+
+@contextmanager
+def _altered(parameters: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Change these values strongly, and put them back."""
     kept = [parameter.detach().clone() for parameter in parameters]
     with torch.no_grad():
         for parameter in parameters:
             scale = float(parameter.abs().mean()) or 0.1
             parameter.add_(torch.randn_like(parameter), alpha=3 * scale)
-    changed = _answer(twin, batch, on_loss_alone)
-    with torch.no_grad():
-        for parameter, values in zip(parameters, kept, strict=True):
-            parameter.copy_(values)
-    change, noise = _distance(reference, changed), _distance(reference, again)
-    return change if change > 10 * noise + 1e-7 else 0.0
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, values in zip(parameters, kept, strict=True):
+                parameter.copy_(values)
+
+
+def _given_by(twin: Twin, batch: Batch, path: str) -> torch.Tensor | None:
+    """Give what the layer answers first, as one vector."""
+    given: list[torch.Tensor] = []
+
+    def after(where: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        tensor = first_tensor(output)
+        if where == path and tensor is not None and not given:
+            given.append(tensor.detach().double().flatten())
+
+    seed_torch(0)
+    with tapped(twin.model, after=after):
+        twin.run(batch)
+    return given[0] if given else None
 
 
 def _answer(twin: Twin, batch: Batch, on_loss_alone: bool) -> torch.Tensor:

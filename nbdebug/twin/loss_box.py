@@ -21,7 +21,7 @@ from nbdebug.subject.loss import main_output, own_loss, total_of
 from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of, replace_at
 from nbdebug.twin import Twin
 from nbdebug.twin.outlets import caught, giving, outlets
-from nbdebug.twin.taps import tapped
+from nbdebug.twin.taps import tapped, tensors_in
 
 __all__ = ["LossBox", "head_name", "open_box"]
 
@@ -124,8 +124,12 @@ def _training_step(twin: Twin) -> Callable[[Batch], Any]:
 
 
 def _hooked(twin: Twin, batch: Batch, run: Callable[[Batch], Any], place: str) -> LossBox:
-    """Exchange the answer of the last module that is called from outside of the model and matters to the loss."""
-    found = outlets(twin, lambda: run(batch))
+    """Exchange the answer of the last module that is called from outside of the model and matters to the loss.
+
+    What an older or a frozen copy says without a gradient is part of the target, unless nothing else is said.
+    """
+    said = outlets(twin, lambda: run(batch))
+    found = [(m, out) for m, out in said if any(t.requires_grad for t in tensors_in(out))] or said
     boxes = [_at_outlet(twin, batch, run, place, module, output) for module, output in reversed(found)]
     box = next((box for box in boxes if len(boxes) == 1 or _matters(box)), boxes[0])
     box.is_sole = len(boxes) == 1

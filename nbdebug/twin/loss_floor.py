@@ -12,7 +12,7 @@ from nbdebug.twin.loss_box import LossBox
 from nbdebug.twin.loss_family import Family
 from nbdebug.twin.reach import Reach
 
-__all__ = ["Floors", "aligned", "floors_of", "squashes_twice"]
+__all__ = ["SCALES", "Floors", "aligned", "floors_of", "squashes_twice"]
 
 SCALES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # 32 is certainty in single precision
 SATURATED = 50.0

@@ -16,14 +16,37 @@ from nbdebug.subject import Batch
 from nbdebug.subject.nest import Path
 from nbdebug.twin import Twin
 from nbdebug.twin.loss_box import LossBox, open_box
+from nbdebug.twin.loss_family import Family
+from nbdebug.twin.loss_floor import SCALES, aligned
+from nbdebug.twin.task import class_dim
 
-__all__ = ["share_of_possible"]
+__all__ = ["asks_for_labels", "one_answer_will_do", "share_of_possible"]
 
 ROUNDS = 60
+NOTHING = 0.02  # of the loss: so near are two losses that count as the same
 
 
 def share_of_possible(twin: Twin, batch: Batch) -> Fit | None:
     """Measure how far the way from the best common answer to the best answers at all has been gone."""
+    losses = _allowed(twin, batch)
+    if losses is None or _one_will_do(*losses[1:]):
+        return None  # the loss wants the same answer for all, so that nothing can be told from it
+    now, common, least = losses
+    return Fit("of what the loss allows", (common - now) / (common - min(least, now)), 0.0)
+
+
+def one_answer_will_do(twin: Twin, batch: Batch) -> bool:
+    """Whether one answer for all samples brings the loss as low as any answers would."""
+    losses = _allowed(twin, batch)
+    return losses is not None and _one_will_do(*losses[1:])
+
+
+def _one_will_do(common: float, least: float) -> bool:
+    return common - least <= 1e-4 * max(abs(common), 1e-6)
+
+
+def _allowed(twin: Twin, batch: Batch) -> tuple[float, float, float] | None:
+    """Give the loss now, that of the best answer for all, and that of the best answers at all."""
     if twin.train_step is not None and twin.compute_loss is not None:
         return None  # a box would be of the step, and the twin was not trained by it
     try:
@@ -40,9 +63,28 @@ def share_of_possible(twin: Twin, batch: Batch) -> Fit | None:
     now = box.loss(path, output)
     common, same = _least(box, path, output.mean(0, keepdim=True), batch.size)
     least, _ = _least(box, path, same.expand_as(output), 1)
-    if not all(map(math.isfinite, (now, common, least))) or common - least <= 1e-4 * max(abs(common), 1e-6):
-        return None  # the loss wants the same answer for all, so that nothing can be told from it
-    return Fit("of what the loss allows", (common - now) / (common - min(least, now)), 0.0)
+    return (now, common, least) if all(map(math.isfinite, (now, common, least))) else None
+
+
+def asks_for_labels(twin: Twin, batch: Batch) -> bool:
+    """Whether the right class for every sample would give a lower loss than the answers that the twin has come to.
+
+    If not, the loss asks for something else: for steps of a scale, or for those labels only that were rewarded.
+    """
+    try:
+        box = _box(twin, batch)
+    except NbdebugError:
+        raise
+    except Exception:
+        return True
+    if len(box.heads) != 1:
+        return True
+    ((path, output),) = box.heads.items()
+    dim = class_dim(output, batch.target) if isinstance(batch.target, torch.Tensor) else None
+    right = aligned(output, Family("other"), batch.target, dim)
+    now = box.loss(path, output)
+    best = min((box.loss(path, right * scale) for scale in SCALES), default=math.nan) if right is not None else math.nan
+    return not (math.isfinite(best) and math.isfinite(now)) or best < now - NOTHING * max(abs(best), abs(now))
 
 
 def _box(twin: Twin, batch: Batch) -> LossBox:

@@ -11,7 +11,7 @@ import torch
 from nbdebug.evidence.learning import Curve, Fit
 from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
-from nbdebug.twin.possible import share_of_possible
+from nbdebug.twin.possible import asks_for_labels, share_of_possible
 from nbdebug.twin.task import class_dim, task_of
 
 __all__ = ["fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
@@ -114,7 +114,9 @@ def fit_of(twin: Twin, batch: Batch) -> Fit | None:
         fit = _fit(outcome.output, outcome.predicted, batch)
         if fit is not None and (fit.measure == "accuracy" or _in_units_of_targets(twin, outcome, batch)):
             fits.append(fit)
-    return max(fits, key=lambda fit: fit.value, default=None)
+    best = max(fits, key=lambda fit: fit.value, default=None)
+    asked = best is None or best.measure != "accuracy" or best.above_chance > 0.5 or asks_for_labels(twin, batch)
+    return best if asked else None
 
 
 def _in_units_of_targets(twin: Twin, outcome: Outcome, batch: Batch) -> bool:
