@@ -99,7 +99,7 @@ def importance_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
     return -(reward * chance / 0.25).mean()
 
 
-@healthy(epochs=15, good=lambda first, last: last < first - 0.2 and last < -0.75)
+@healthy(epochs=30, good=lambda first, last: last < first - 0.2 and last < -0.75)
 def policy_from_a_log() -> dict[str, Any]:
     """A loss below zero whose best value depends on the rewards."""
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
