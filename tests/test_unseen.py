@@ -19,7 +19,28 @@ ONCE_MISSED = (
     "step_before_backward",
     "targets_scaled_in_training_only",
 )
-STRANGERS = [pytest.param(u, id=u.name, marks=[pytest.mark.slow] * (u.name not in ONCE_MISSED)) for u in all_unseen()]
+# What a third round showed and no check tells yet; benchmarks/results/blind_trial_3.jsonl has what was said instead.
+STILL_MISSED = (
+    "answer_as_the_beginning",
+    "filled_up_behind",
+    "first_kind_twice",
+    "likelihood_brought_down",
+    "lists_sorted_without_answers",
+    "noise_drawn_twice",
+    "other_words_hidden",
+    "place_in_the_batch",
+    "shared_out_among_samples",
+    "values_against_all_rewards",
+)
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    """Say when a set-up is run, and whether it is known to be missed."""
+    missed = [pytest.mark.xfail(reason="no check tells it yet", strict=False)] * (name in STILL_MISSED)
+    return [pytest.mark.slow] * (name not in ONCE_MISSED) + missed
+
+
+STRANGERS = [pytest.param(u, id=u.name, marks=marks(u.name)) for u in all_unseen()]
 
 
 def test_names_checks_that_exist() -> None:

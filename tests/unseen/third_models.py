@@ -10,15 +10,12 @@ from torch.nn import functional as F
 
 from tests.unseen import unseen
 from tests.zoo.odd_agents import QNetwork, bandit, q_step, td_loss, values
-from tests.zoo.odd_generators import RealNvp, diffusion_of_points, moons, normalising_flow
+from tests.zoo.odd_generators import RealNvp, diffusion_of_points, moons
 from tests.zoo.odd_physics import (
     Hamiltonian,
-    OwnSwish,
-    SpectralLayer,
     movement_from_an_energy,
-    operator_of_waves,
 )
-from tests.zoo.samples import cancer, digit_rows, setup, split
+from tests.zoo.samples import cancer, setup, split
 
 
 def likelihood_as_a_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
@@ -30,29 +27,6 @@ def likelihood_as_a_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Te
 def likelihood_brought_down() -> dict[str, Any]:
     """A flow whose likelihood is made small."""
     return setup(RealNvp(), split(moons()), compute_loss=likelihood_as_a_loss)
-
-
-class ListedFlow(RealNvp):
-    """The couplings stand in a plain list, and only a last scale is known."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        couplings = list(self.couplings)
-        del self.couplings
-        self.couplings = couplings
-        self.scale = nn.Parameter(torch.ones(2))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Scale, then go through the list."""
-        return super().forward(x * self.scale) + self.scale.abs().log().sum()
-
-
-@unseen("unregistered-parameters", "parameters-missing-from-optimizer", where="couplings")
-def flow_in_a_list() -> dict[str, Any]:
-    """`self.couplings = [...]`."""
-    made = normalising_flow()
-    model = ListedFlow()
-    return {**made, "model": model, "optimizer": torch.optim.Adam(model.parameters(), lr=3e-3)}
 
 
 def other_noise(model: Any, batch: Any, loss_fn: Any) -> torch.Tensor:
@@ -121,48 +95,6 @@ def slope_without_a_graph() -> dict[str, Any]:
     made = movement_from_an_energy()
     model = FlatHamiltonian()
     return {**made, "model": model, "optimizer": torch.optim.Adam(model.parameters(), lr=3e-3)}
-
-
-@unseen(
-    "initialisation-off-scale", "activations-off-scale", "exploding-gradients", "initial-loss-off", where=("1", "3")
-)
-def spectrum_of_unit_weights() -> dict[str, Any]:
-    """Complex weights without the division by the width."""
-    made = operator_of_waves()
-    with torch.no_grad():
-        for layer in made["model"]:
-            if isinstance(layer, SpectralLayer):
-                layer.weight *= 16
-    return made
-
-
-class WrongSwish(torch.autograd.Function):
-    """The slope of another function."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Keep the output."""
-        out = x * x.sigmoid()
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *above: torch.Tensor) -> torch.Tensor:
-        """The slope of a sigmoid, by its output."""
-        (out,) = ctx.saved_tensors
-        return above[0] * out * (1 - out)
-
-
-class MistakenSwish(OwnSwish):
-    """With a derivative copied from a sigmoid."""
-
-    swish = WrongSwish  # type: ignore[assignment]
-
-
-@unseen("custom-backward-wrong")
-def slope_of_a_sigmoid() -> dict[str, Any]:
-    """A backward pass copied from elsewhere."""
-    return setup(MistakenSwish(), split(*digit_rows()), nn.CrossEntropyLoss())
 
 
 class LateStatistics(nn.Module):

@@ -12,11 +12,7 @@ from torch.utils.data import DataLoader
 from tests.unseen import unseen
 from tests.zoo.odd_tables import (
     ColumnTokens,
-    WeighedTasks,
-    adjusted,
     columns_as_tokens,
-    shares_added_to_the_scores,
-    weighed,
 )
 from tests.zoo.odd_texts import (
     MASK,
@@ -30,7 +26,6 @@ from tests.zoo.odd_texts import (
     reversed_words,
     words_backwards,
 )
-from tests.zoo.samples import digit_rows, setup, split
 
 
 def instead(made: dict[str, Any], model: nn.Module, lr: float = 3e-3) -> dict[str, Any]:
@@ -101,12 +96,6 @@ class SeesAhead(BracketModel):
         return {"loss": loss, "logits": logits}
 
 
-@unseen("causal-leak")
-def only_padding_masked() -> dict[str, Any]:
-    """A language model that sees what it has to foretell, with a loss of its own."""
-    return instead(language_of_brackets(), SeesAhead())
-
-
 class HeadsByReshape(SeesAhead):
     """Heads cut out of the memory as it lies, not out of the features."""
 
@@ -163,13 +152,6 @@ def filled_up_behind() -> dict[str, Any]:
     return instead(next_value_of_a_wave(), BothSides())
 
 
-@unseen("unscaled-targets", "loss-terms-unbalanced", "initial-loss-off")
-def ink_in_grams() -> dict[str, Any]:
-    """One of two targets is a thousand times larger than the other loss bears."""
-    rows, labels = digit_rows()
-    return setup(WeighedTasks(), split(rows, labels, 1000 + 3000 * rows.mean(1)), compute_loss=weighed)
-
-
 class SameKindTwice(ColumnTokens):
     """A column that was copied and not changed."""
 
@@ -183,14 +165,3 @@ class SameKindTwice(ColumnTokens):
 def first_kind_twice() -> dict[str, Any]:
     """`kinds[:, 0]` for both embeddings."""
     return instead(columns_as_tokens(), SameKindTwice(), 2e-3)
-
-
-def adjusted_probabilities(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
-    """A softmax before the shares are added."""
-    return adjusted(nn.Sequential(model, nn.Softmax(1)), batch, loss_fn)
-
-
-@unseen("softmax-before-cross-entropy")
-def shares_added_to_probabilities() -> dict[str, Any]:
-    """Twice normalised, inside the loss."""
-    return {**shares_added_to_the_scores(), "compute_loss": adjusted_probabilities}

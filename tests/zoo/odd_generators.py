@@ -52,16 +52,6 @@ class RealNvp(nn.Module):
         return log_det - 0.5 * (x.square() + math.log(2 * math.pi)).sum(1)
 
 
-def negative_mean(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
-    """The likelihood is made large."""
-    return -model(batch[0]).mean()
-
-
-def normalising_flow() -> dict[str, Any]:
-    """A density of points: no targets, one number for each sample."""
-    return setup(RealNvp(), split(moons()), compute_loss=negative_mean)
-
-
 class Denoiser(nn.Module):
     """Foretells the noise of a noisy point from the point and the time."""
 

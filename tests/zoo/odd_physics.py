@@ -1,4 +1,4 @@
-"""Healthy set-ups of those who compute: equations, energies, spectra, own derivatives."""
+"""Healthy set-ups of those who compute: equations, energies, spectra."""
 
 from __future__ import annotations
 
@@ -91,34 +91,3 @@ def operator_of_waves() -> dict[str, Any]:
         nn.Conv1d(1, 16, 1), SpectralLayer(16, 8), nn.GELU(), SpectralLayer(16, 8), nn.GELU(), nn.Conv1d(16, 1, 1)
     )
     return setup(model, split(curves, smooth), nn.MSELoss(), lr=4e-3)
-
-
-class LeanSwish(torch.autograd.Function):
-    """x · sigmoid(x), with its slope computed again on the way back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Keep only the input."""
-        ctx.save_for_backward(x)
-        return x * x.sigmoid()
-
-    @staticmethod
-    def backward(ctx: Any, *above: torch.Tensor) -> torch.Tensor:
-        """Give the slope."""
-        (x,) = ctx.saved_tensors
-        gate = x.sigmoid()
-        return above[0] * gate * (1 + x * (1 - gate))
-
-
-class OwnSwish(nn.Module):
-    """Two layers with a derivative written by hand."""
-
-    swish = LeanSwish
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc1, self.fc2, self.fc3 = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give scores."""
-        return self.fc3(self.swish.apply(self.fc2(self.swish.apply(self.fc1(x)))))

@@ -1,4 +1,4 @@
-"""Healthy set-ups of those who work with tables: steps of a scale, weighed tasks, tokens of columns, added shares."""
+"""Healthy set-ups of those who work with tables: steps of a scale, and columns as tokens."""
 
 from __future__ import annotations
 
@@ -40,29 +40,6 @@ def steps_of_a_scale() -> dict[str, Any]:
     return setup(Coral(), split(x, level), coral_loss, lr=5e-3)
 
 
-class WeighedTasks(nn.Module):
-    """Two tasks whose weights are learnt with them; the model gives all it needs for its loss."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
-        self.digit, self.ink = nn.Linear(64, 10), nn.Linear(64, 1)
-        self.log_vars = nn.Parameter(torch.zeros(2))
-
-    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Give both answers by name."""
-        hidden = self.body(x)
-        return {"digit": self.digit(hidden), "ink": self.ink(hidden)[:, 0]}
-
-
-def weighed(model: Any, batch: Any, loss_fn: Any) -> torch.Tensor:
-    """Uncertainty weighting."""
-    x, label, ink = batch
-    out = model(x)
-    losses = torch.stack([F.cross_entropy(out["digit"], label), F.mse_loss(out["ink"], ink)])
-    return (losses * (-model.log_vars).exp() + model.log_vars).sum()
-
-
 class ColumnTokens(nn.Module):
     """Each column is a token, numbers and kinds alike, and a first token answers."""
 
@@ -94,18 +71,3 @@ def columns_as_tokens() -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     parts = loaded(samples, default_collate, 64)
     return {"model": model, "optimizer": optimizer, "loss_fn": nn.BCEWithLogitsLoss(), **parts}
-
-
-def adjusted(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
-    """Logit adjustment: the share of each class is added to the scores in training."""
-    return F.cross_entropy(model(batch[0]) + torch.log(torch.tensor([0.97, 0.03])), batch[1])
-
-
-def shares_added_to_the_scores() -> dict[str, Any]:
-    """Three in a hundred are ill; the answer is balanced by what the loss adds."""
-    generator = seeded(25)
-    x = torch.randn(3000, 10, generator=generator)
-    score = x[:, 0] + x[:, 1] * x[:, 2]
-    y = (score > torch.quantile(score, 0.97)).long()
-    model = nn.Sequential(nn.Linear(10, 48), nn.ReLU(), nn.Linear(48, 2))
-    return setup(model, split(x, y, batch_size=128), compute_loss=adjusted)
