@@ -139,7 +139,8 @@ def at_first_sight(parts: dict[str, str]) -> str:
     return (
         "Those faults and healthy set-ups are known to us. The fairer figures are those at first sight, on set-ups "
         f"written apart from the checks: nbdebug found {' and '.join(found)} of the faults, and raised a false alarm "
-        f"on {alarms} healthy ones. What was wrong has been mended since, so these count for the next unknown code."
+        f"on {alarms} healthy ones. The false alarms have been mended since, not all of the misses; these count for "
+        "the next unknown code."
     )
 
 

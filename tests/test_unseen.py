@@ -27,8 +27,10 @@ STILL_MISSED = (
     "likelihood_brought_down",
     "lists_sorted_without_answers",
     "noise_drawn_twice",
+    "optimizer_of_the_older_copy",  # found, at the model instead of its part
     "other_words_hidden",
     "place_in_the_batch",
+    "reward_of_the_best_action",
     "shared_out_among_samples",
     "values_against_all_rewards",
 )
