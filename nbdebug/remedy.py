@@ -11,7 +11,15 @@ from nbdebug.plain import plain
 if TYPE_CHECKING:
     from nbdebug.subject import Subject
 
-__all__ = ["Patch", "Remedy"]
+__all__ = ["Patch", "Remedy", "in_code"]
+
+
+def in_code(path: str, root: str = "model") -> str:
+    """Write the path of a module or a parameter as Python does: `encoder.0.weight` is `model.encoder[0].weight`."""
+    parts = [part for part in path.split(".") if part] if path != "model" else []
+    return root + "".join(
+        f".{part}" if part.isidentifier() else f"[{part}]" if part.isdecimal() else f"[{part!r}]" for part in parts
+    )
 
 
 @dataclass(frozen=True)

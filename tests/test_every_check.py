@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from typing import Any
 
@@ -36,6 +37,8 @@ def test_finds_its_patient(patient: Patient) -> None:
     result = run(made(patient), checks=[patient.check]).result(patient.check)
     assert result.status == "found", result
     assert all(finding.evidence for finding in result.findings)
+    for remedy in (remedy for finding in result.findings for remedy in finding.remedies):
+        compile(remedy.code.replace("…", "..."), remedy.says, "exec", ast.PyCF_ONLY_AST)  # ready to be copied
     if patient.where is not None:
         places = (patient.where,) if isinstance(patient.where, str) else patient.where
         assert any(finding.where in places for finding in result.findings), [f.where for f in result.findings]

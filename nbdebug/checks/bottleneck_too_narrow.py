@@ -8,6 +8,7 @@ from nbdebug.evidence import InformationCuts
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Remedy
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["bottleneck_too_narrow"]
 
@@ -51,6 +52,6 @@ def bottleneck_too_narrow(
                 "threshold": quality,
                 "source": "37 reasons, 24; the logarithm of the number of classes, and what a short training reaches",
             },
-            remedies=(Remedy("Widen it.", f"self.{cut.path} = nn.Linear(…, {max(16, 4 * cut.width)})"),),
+            remedies=(Remedy("Widen it.", f"{in_code(cut.path, 'self')} = nn.Linear(…, {max(16, 4 * cut.width)})"),),
             exhibit=Bars(("width", "needed"), (float(cut.width), cut.needed), title=cut.path),
         )

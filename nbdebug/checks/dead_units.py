@@ -9,6 +9,7 @@ from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["dead_units"]
 
@@ -77,7 +78,7 @@ def _finding(layer: UnitFacts, activity: UnitActivity, share: float) -> Finding:
         remedies=(
             Remedy(
                 "Start the bias at zero.",
-                f"nn.init.zeros_(model.{layer.path}.bias)",
+                f"nn.init.zeros_({in_code(layer.path)}.bias)",
                 Patch("zero-bias", {"path": layer.path}),
             ),
             Remedy("Use an activation that never is quite silent.", "nn.LeakyReLU(0.01)", Patch("leaky-activations")),

@@ -8,6 +8,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientReach, ParameterReach
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["frozen_parameters"]
 
@@ -85,7 +86,7 @@ def _finding(group: Sequence[ParameterReach], severity: str, where: str, says: s
         remedies=(
             Remedy(
                 "Let it learn.",
-                f"model.{where}.requires_grad_(True)".replace("model.model", "model"),
+                f"{in_code(where)}.requires_grad_(True)",
                 Patch("unfreeze", {"parameters": [p.name for p in group]}),
             ),
         ),

@@ -10,6 +10,7 @@ from nbdebug.evidence import InitialWeights, RescaledStart, WeightFacts
 from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["initialisation_off_scale"]
 
@@ -90,10 +91,10 @@ def _finding(odd: Sequence[WeightFacts], start: RescaledStart, threshold: float,
         remedies=(
             Remedy(
                 "Initialise for the fan.",
-                f"nn.init.kaiming_normal_(model.{first.path}.{first.name})",
+                f"nn.init.kaiming_normal_({in_code(first.path)}.{first.name})",
                 Patch("reinitialise", {"paths": [w.path for w in odd]}),
             ),
-            Remedy("Or keep torch's own start.", f"model.{first.path}.reset_parameters()"),
+            Remedy("Or keep torch's own start.", f"{in_code(first.path)}.reset_parameters()"),
         ),
         exhibit=_curves(start),
     )

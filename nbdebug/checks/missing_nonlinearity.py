@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nbdebug.evidence import Linearity, LinearPair
 from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["missing_nonlinearity"]
 
@@ -57,7 +58,7 @@ def _finding(says: str, pair: LinearPair, linearity: Linearity, severity: Severi
         remedies=(
             Remedy(
                 "Put an activation between them.",
-                f"x = self.{pair.second}(torch.relu(self.{pair.first}(x)))",
+                f"x = {in_code(pair.second, 'self')}(torch.relu({in_code(pair.first, 'self')}(x)))",
                 Patch(
                     "activation-between", {"layers": list(dict.fromkeys(p.first for p in linearity.chain or (pair,)))}
                 ),

@@ -8,6 +8,7 @@ from nbdebug.evidence import GradientReach, InitialWeights, OptimizerCoverage
 from nbdebug.evidence.parts import parts_of
 from nbdebug.finding import Finding, Patch, Remedy, Severity
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["parameters_missing_from_optimizer"]
 
@@ -89,6 +90,8 @@ def _finding(says: str, where: str, names: Sequence[str], coverage: OptimizerCov
                 f"optimizer = {coverage.optimizer}(model.parameters(), lr=…)",
                 Patch("train-everything"),
             ),
-            Remedy("Or add what is new to it.", f"optimizer.add_param_group({{'params': model.{where}.parameters()}})"),
+            Remedy(
+                "Or add what is new to it.", f"optimizer.add_param_group({{'params': {in_code(where)}.parameters()}})"
+            ),
         ),
     )

@@ -9,6 +9,7 @@ from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["saturated_units"]
 
@@ -55,7 +56,7 @@ def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Fi
             "source": "SageMaker Debugger: saturated in more than half of the layer",
         },
         remedies=(
-            Remedy("Start smaller.", f"nn.init.xavier_uniform_(model.{layer.path}.weight)", Patch("reinitialise")),
+            Remedy("Start smaller.", f"nn.init.xavier_uniform_({in_code(layer.path)}.weight)", Patch("reinitialise")),
             Remedy("Normalise what goes in.", "x = (x - mean) / std", Patch("standardise-inputs")),
         ),
         exhibit=Bars(

@@ -8,6 +8,7 @@ from nbdebug.evidence import InitialWeights, StepSymmetry, SymmetricLayer
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["symmetric_initialisation"]
 
@@ -75,7 +76,7 @@ def _finding(layers: list[SymmetricLayer], severity: str, then: str) -> Finding:
         remedies=(
             Remedy(
                 "Draw the weights at random.",
-                f"nn.init.kaiming_normal_(model.{first.path}.{first.name})",
+                f"nn.init.kaiming_normal_({in_code(first.path)}.{first.name})",
                 Patch("reinitialise", {"paths": [layer.path for layer in layers]}),
             ),
         ),

@@ -10,6 +10,7 @@ from nbdebug.evidence.parts import parts_of
 from nbdebug.exhibit import Table
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
+from nbdebug.remedy import in_code
 
 __all__ = ["untrained_parameters"]
 
@@ -89,7 +90,7 @@ def _unused(path: str, group: Sequence[ParameterReach], reach: GradientReach) ->
         where=path,
         severity="note" if meant else "suspect",
         evidence=_evidence(group, reach),
-        remedies=(Remedy("Call it in forward, or remove it from the model.", f"x = self.{path}(x)"),),
+        remedies=(Remedy("Call it in forward, or remove it from the model.", f"x = {in_code(path, 'self')}(x)"),),
         exhibit=_table(group),
     )
 
