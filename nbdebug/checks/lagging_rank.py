@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import Ranks
+from nbdebug.evidence import RankFacts, Ranks
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding
 from nbdebug.registry import check
@@ -30,7 +30,8 @@ def lagging_rank(
     Compared are the time from one step to the next forward pass, which is mostly loading, and that of the forward pass:
     in the backward pass everybody waits for the slowest, and in the forward pass, too, where DistributedDataParallel
     sends buffers round (the forward pass is then left out). The slow process has to be slower at its quick steps than
-    the others at their slow ones, so that chance on a busy machine raises nothing.
+    the others at their slow ones, and the others have to spend what it loses waiting in the parts that follow, so that
+    chance on a busy machine raises nothing.
 
     Why it matters: every step takes as long as on the slowest process; all the others are paid for waiting.
 
@@ -48,7 +49,8 @@ def lagging_rank(
         others = [facts.times[part] for facts in timed if facts is not slow]
         quick, now, _ = slow.times[part]
         usual = median(middle for _, middle, _ in others)
-        if quick > max(late for _, _, late in others) and now > slower * usual and now - usual > share * whole:
+        apart = quick > max(late for _, _, late in others)
+        if apart and now > slower * usual and now - usual > share * whole and _waited(timed, slow, part, now - usual):
             yield Finding(
                 f"Rank {slow.rank} needs {1000 * now:.3g} ms for {OWN[part]} of a step, the others "
                 f"{1000 * usual:.3g} ms of {1000 * whole:.3g} ms for the whole step.",
@@ -62,3 +64,10 @@ def lagging_rank(
                     unit="ms",
                 ),
             )
+
+
+def _waited(timed: list[RankFacts], slow: RankFacts, part: str, lost: float) -> bool:
+    """Whether the others spend at least half of what is lost in the later parts of a step, where processes meet."""
+    later = [name for name in ("forward", "backward") if name != part and name in slow.times]
+    spent = {facts.rank: sum(facts.times[name][1] for name in later) for facts in timed}
+    return all(spent[facts.rank] - spent[slow.rank] > lost / 2 for facts in timed if facts is not slow)
