@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nbdebug.exhibit import Exhibit, exhibit_from_dict
 from nbdebug.plain import plain
-from nbdebug.remedy import Patch, Remedy
+from nbdebug.remedy import Patch, Remedy, in_code
 from nbdebug.verification import Verification
 
 if TYPE_CHECKING:
@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from nbdebug.journal import Event
     from nbdebug.session import Session
 
-__all__ = ["SEVERITIES", "Finding", "Patch", "Place", "Remedy", "Result", "Severity", "Status", "Verification", "plain"]
+__all__ = [
+    "SEVERITIES",
+    "Finding",
+    "Patch",
+    "Place",
+    "Remedy",
+    "Result",
+    "Severity",
+    "Status",
+    "Verification",
+    "in_code",
+    "plain",
+]
 
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import InformationCuts
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Remedy
+from nbdebug.finding import Finding, Remedy, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["bottleneck_too_narrow"]
 

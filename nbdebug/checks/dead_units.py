@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Patch, Remedy
+from nbdebug.finding import Finding, Patch, Remedy, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["dead_units"]
 

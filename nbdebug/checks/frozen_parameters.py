@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientReach, ParameterReach
-from nbdebug.finding import Finding, Patch, Remedy
+from nbdebug.finding import Finding, Patch, Remedy, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["frozen_parameters"]
 

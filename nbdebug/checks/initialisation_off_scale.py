@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import InitialWeights, RescaledStart, WeightFacts
 from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding, Patch, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["initialisation_off_scale"]
 

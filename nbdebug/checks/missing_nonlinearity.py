@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.evidence import Linearity, LinearPair
-from nbdebug.finding import Finding, Patch, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["missing_nonlinearity"]
 

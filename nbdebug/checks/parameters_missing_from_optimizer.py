@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from nbdebug.evidence import GradientReach, InitialWeights, OptimizerCoverage
 from nbdebug.evidence.parts import parts_of
-from nbdebug.finding import Finding, Patch, Remedy, Severity
+from nbdebug.finding import Finding, Patch, Remedy, Severity, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["parameters_missing_from_optimizer"]
 

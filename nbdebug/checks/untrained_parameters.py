@@ -8,9 +8,8 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence import GradientReach, ParameterReach
 from nbdebug.evidence.parts import parts_of
 from nbdebug.exhibit import Table
-from nbdebug.finding import Finding, Patch, Remedy
+from nbdebug.finding import Finding, Patch, Remedy, in_code
 from nbdebug.registry import check
-from nbdebug.remedy import in_code
 
 __all__ = ["untrained_parameters"]
 

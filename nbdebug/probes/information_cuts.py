@@ -19,7 +19,7 @@ from nbdebug.twin.race import plain_adam, race
 from nbdebug.twin.taps import tapped
 from nbdebug.twin.task import task_of
 from nbdebug.twin.trace import Call, traced, weighted_calls
-from nbdebug.twin.training import fit_of
+from nbdebug.twin.training import fit_asked_for
 
 __all__ = ["information_cuts"]
 
@@ -58,7 +58,7 @@ def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> Informati
     race(
         twin, [batch], plain_adam(twin, RATE), STEPS, lambda f: control.progress(f, "learning through the narrow layer")
     )
-    fit = fit_of(twin, batch)
+    fit = fit_asked_for(twin, batch)
     return InformationCuts(cuts, kind, fit.value if fit else None, fit.measure if fit else "", batch.size)
 
 

@@ -14,7 +14,7 @@ from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.possible import asks_for_labels, share_of_possible
 from nbdebug.twin.task import class_dim, task_of
 
-__all__ = ["fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
+__all__ = ["fit_asked_for", "fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
 
 HASTE = 10.0
 EXPLODED = 100.0  # times the first loss: no healthy step does that
@@ -32,7 +32,7 @@ def train_on(twin: Twin, batch: Batch, steps: int, tell: Callable[[float], None]
         losses.append(twin.plain_step(batch))
         if is_clear(losses) or (_is_nearly_clear(losses) and _knows_all(twin, batch)):
             break
-    outcome = judge(losses, fit := fit_of(twin, batch))
+    outcome = judge(losses, fit := fit_asked_for(twin, batch))
     if outcome == "plateaus" and fit is None and (fit := share_of_possible(twin, batch)) is not None:
         outcome = "memorised" if fit.is_perfect else "falling" if fit.above_chance > 0.5 else outcome
     return Curve(tuple(losses), outcome, learning_rate(twin), fit)
@@ -70,7 +70,7 @@ def _is_nearly_clear(losses: list[float]) -> bool:
 
 
 def _knows_all(twin: Twin, batch: Batch) -> bool:
-    fit = fit_of(twin, batch)
+    fit = fit_asked_for(twin, batch)
     return fit is not None and fit.is_perfect
 
 
@@ -114,9 +114,15 @@ def fit_of(twin: Twin, batch: Batch) -> Fit | None:
         fit = _fit(outcome.output, outcome.predicted, batch)
         if fit is not None and (fit.measure == "accuracy" or _in_units_of_targets(twin, outcome, batch)):
             fits.append(fit)
-    best = max(fits, key=lambda fit: fit.value, default=None)
-    asked = best is None or best.measure != "accuracy" or best.above_chance > 0.5 or asks_for_labels(twin, batch)
-    return best if asked else None
+    return max(fits, key=lambda fit: fit.value, default=None)
+
+
+@torch.no_grad()
+def fit_asked_for(twin: Twin, batch: Batch) -> Fit | None:
+    """Measure the fit, unless it is that of labels for which the loss does not ask."""
+    fit = fit_of(twin, batch)
+    asked = fit is None or fit.measure != "accuracy" or fit.above_chance > 0.5 or asks_for_labels(twin, batch)
+    return fit if asked else None
 
 
 def _in_units_of_targets(twin: Twin, outcome: Outcome, batch: Batch) -> bool:
