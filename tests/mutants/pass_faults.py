@@ -55,7 +55,9 @@ def looks_one_step_ahead(case: Case) -> tuple[str, ...] | None:
     """A shift in the wrong direction."""
     case.require(case.is_classification and case.target.dim() == 2)
     found = [(path, m) for path, m, _ in case.called(nn.Embedding)]
-    case.require(bool(found) and bool((case.batch.args[0][:, 1:] == case.target[:, :-1]).all()))
+    tokens = next(iter(case.batch.inputs.values()))
+    foretold = tokens.shape == case.target.shape and bool((tokens[:, 1:] == case.target[:, :-1]).all())
+    case.require(bool(found) and foretold)
     edited(found[0][1], after=lambda x: x + torch.roll(x, -1, 1) if x.dim() == 3 else x)
     return (found[0][0],)
 
