@@ -19,6 +19,8 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
     """The loss falls, but the answers get worse.
 
     nbdebug trains a copy for a short while and measures loss and quality on the same samples before and after.
+    It is only noted where you compute the loss yourself, because that may rightly want other answers than the targets,
+    as a loss that weighs them by a reward does.
 
     Why it matters: what is minimised is not what is wanted. The loss may have the wrong sign in one term, weigh the
     wrong samples, or be of another kind than the task.
@@ -36,7 +38,7 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
             f"In {len(run.losses)} steps the loss falls from {run.loss_before:.3g} to {run.loss_after:.3g}, but the "
             f"{before.measure} falls as well, from {before.value:.1%} to {after.value:.1%}.",
             where="loss_fn",
-            severity="suspect",
+            severity="note" if run.by_hand else "suspect",
             evidence={
                 "loss removed": drop,
                 "quality lost": before.value - after.value,

@@ -138,6 +138,7 @@ class ShortRun:
 
     Quality and loss are measured on the same samples before and after. `ratios` are, for each weight matrix, the median
     over the first steps of |change| / |weight|; `settled` says that the loss has stopped falling though weights moved.
+    `by_hand` says that the loss is given more than outputs and targets, so that it may want other answers than these.
     """
 
     losses: tuple[float, ...]
@@ -151,6 +152,7 @@ class ShortRun:
     training_seconds: float
     workers: int
     ratios: tuple[tuple[str, float], ...] = ()
+    by_hand: bool = False
 
 
 @dataclass(frozen=True)

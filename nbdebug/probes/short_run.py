@@ -49,6 +49,7 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
         training_seconds=seconds,
         workers=int(getattr(loader, "num_workers", 0)),
         ratios=ratios,
+        by_hand=twin.compute_loss is not None,
     )
 
 
