@@ -95,7 +95,7 @@ def _box(twin: Twin, batch: Batch) -> LossBox:
 
 def _least(box: LossBox, path: Path, start: torch.Tensor, copies: int) -> tuple[float, torch.Tensor]:
     """Go down with the outputs themselves, or with one for all of them, and give the least loss and where it is."""
-    values = start.detach().clone().requires_grad_(True)
+    values = start.detach().contiguous().clone().requires_grad_(True)  # the search takes flat views
     best = (math.inf, values.detach().clone())
 
     def closure() -> float:
@@ -107,7 +107,7 @@ def _least(box: LossBox, path: Path, start: torch.Tensor, copies: int) -> tuple[
             return math.inf
         if loss < best[0]:
             best = (loss, values.detach().clone())
-        values.grad = (slope.sum(0, keepdim=True) if copies > 1 else slope).to(values)
+        values.grad = (slope.sum(0, keepdim=True) if copies > 1 else slope).to(values).contiguous()
         return loss
 
     search = torch.optim.LBFGS([values], max_iter=ROUNDS, line_search_fn="strong_wolfe")
