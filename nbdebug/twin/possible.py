@@ -49,17 +49,10 @@ def _allowed(twin: Twin, batch: Batch) -> tuple[float, float, float] | None:
     """Give the loss now, that of the best answer for all, and that of the best answers at all."""
     if twin.train_step is not None and twin.compute_loss is not None:
         return None  # a box would be of the step, and the twin was not trained by it
-    try:
-        box = _box(twin, batch)
-    except NbdebugError:
-        raise
-    except Exception:
+    head = _only_head(twin, batch)
+    if head is None or head[2].shape[0] != batch.size or batch.size < 2:
         return None
-    if len(box.heads) != 1:
-        return None
-    ((path, output),) = box.heads.items()
-    if output.shape[0] != batch.size or batch.size < 2:
-        return None
+    box, path, output = head
     now = box.loss(path, output)
     common, same = _least(box, path, output.mean(0, keepdim=True), batch.size)
     least, _ = _least(box, path, same.expand_as(output), 1)
@@ -71,20 +64,29 @@ def asks_for_labels(twin: Twin, batch: Batch) -> bool:
 
     If not, the loss asks for something else: for steps of a scale, or for those labels only that were rewarded.
     """
-    try:
-        box = _box(twin, batch)
-    except NbdebugError:
-        raise
-    except Exception:
+    head = _only_head(twin, batch)
+    if head is None:
         return True
-    if len(box.heads) != 1:
-        return True
-    ((path, output),) = box.heads.items()
+    box, path, output = head
     dim = class_dim(output, batch.target) if isinstance(batch.target, torch.Tensor) else None
     right = aligned(output, Family("other"), batch.target, dim)
     now = box.loss(path, output)
     best = min((box.loss(path, right * scale) for scale in SCALES), default=math.nan) if right is not None else math.nan
     return not (math.isfinite(best) and math.isfinite(now)) or best < now - NOTHING * max(abs(best), abs(now))
+
+
+def _only_head(twin: Twin, batch: Batch) -> tuple[LossBox, Path, torch.Tensor] | None:
+    """Give the loss as a function of the one output that it takes; None where there are several, or it cannot be."""
+    try:
+        box = _box(twin, batch)
+    except NbdebugError:
+        raise
+    except Exception:
+        return None
+    if len(box.heads) != 1:
+        return None
+    ((path, output),) = box.heads.items()
+    return box, path, output
 
 
 def _box(twin: Twin, batch: Batch) -> LossBox:
