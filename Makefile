@@ -16,7 +16,7 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lab test-slow test-kernels test-python test-js lint format build docs site pictures new-check env front chromium clean
+.PHONY: help demo test lab test-slow test-kernels test-python test-js lint format build docs pages pictures new-check env front chromium clean
 
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,11 +54,12 @@ format: env $(if $(HAS_NODE),$(NPM))  ## Put the code in shape.
 build: env front  ## Make the sdist and the wheel in dist/.
 	$(BIN)/python -m build
 
-docs: env  ## Write the generated pages of docs/ and the tables of README.md.
-	$(BIN)/python scripts/docs.py
-
-site: docs  ## Build the site of the documentation in build/site/.
+docs: pages  ## Write the generated pages, then build the site of the documentation in build/site/.
 	$(BIN)/python scripts/site_pages.py
+	@echo "Open build/site/index.html."
+
+pages: env  ## Write only the generated pages of docs/ and the tables of README.md.
+	$(BIN)/python scripts/docs.py
 
 new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-illness).
 	@$(PYTHON) scripts/new_check.py '$(NAME)'

@@ -22,6 +22,8 @@ MARK = "# cured:"
 KEPT = ("tests.zoo", "tests.clinic")  # data sets of the tests are imported by an example, other helpers are shown
 FOR_TOOLS = re.compile(r"\s*# (noqa|type: ignore|fmt: skip)\S*.*$")
 ONE_LINE = re.compile(r'(?<=:\n) +""".*"""\n+')  # a docstring tells of the illness, not of the cured
+ON_RANKS = "on_two_ranks"
+MAKES_A_PATIENT = re.compile(rf"patient|{ON_RANKS}")
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 
@@ -29,12 +31,14 @@ Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 class Example:
     """Code with the illness, what has to be put in its place, and what both use.
 
-    `name` is the function that makes the set-up, as the arguments of `nbdebug.diagnose` or as a recorded training.
+    `name` is the function that makes the set-up; `kind` says as what: the arguments of `nbdebug.diagnose`, a recorded
+    training, or one that is recorded on every process of a distributed training.
     """
 
     check: str
     name: str
     file: str
+    kind: str
     about: str
     helpers: str
     bad: str
@@ -61,7 +65,7 @@ class Source:
                 self.definitions.update(dict.fromkeys(names, node))
 
     def text(self, node: Definition) -> list[str]:
-        """Give the lines of a definition, without the decorator that makes it a patient."""
+        """Give the lines of a definition, without the decorators that make it a patient."""
         first = min([node.lineno, *(mark.lineno for mark in getattr(_undecorated(node), "decorator_list", []))])
         last = node.end_lineno or node.lineno
         while last < len(self.lines) and self.lines[last].strip().startswith(MARK):
@@ -155,11 +159,17 @@ def _source(path: Path) -> Source:
 
 
 def _undecorated(node: Definition) -> Definition:
-    """Give a definition without the decorator that makes it a patient."""
+    """Give a definition without the decorators that make it a patient."""
     bare = copy.copy(node)
     if isinstance(bare, ast.FunctionDef):
-        bare.decorator_list = [mark for mark in bare.decorator_list if "patient" not in ast.unparse(mark)]
+        bare.decorator_list = [mark for mark in bare.decorator_list if not MAKES_A_PATIENT.search(ast.unparse(mark))]
     return bare
+
+
+def _kind(node: ast.FunctionDef) -> str:
+    """Say what a patient gives, by its decorators."""
+    marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
+    return "ranks" if ON_RANKS in marks else "recording" if "recorded_patient" in marks else "setup"
 
 
 def _joined(parts: list[list[str]]) -> str:
@@ -209,4 +219,4 @@ def _example(source: Source, check: str, node: ast.FunctionDef) -> Example | Non
         return None
     about = ast.get_docstring(node) or ""
     file = source.path.relative_to(ROOT).as_posix()
-    return Example(check, node.name, file, about, **excerpt.code(node.name))
+    return Example(check, node.name, file, _kind(node), about, **excerpt.code(node.name))

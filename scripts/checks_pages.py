@@ -12,7 +12,6 @@ __all__ = ["checks_pages"]
 ABOUT = """\
 Each has a page of its own, made from the check's docstring, with code that has the illness and the same code cured.
 Both are cut out of the check's own tests by `make docs`, and run by `tests/test_check_examples.py`.
-Only those that compare the processes of a distributed training have none, because their patients are not that short.
 `nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks.
 """
 EXAMPLE = """\
@@ -39,17 +38,20 @@ scikit-learn as loaders.
 
 </details>
 """
-NO_EXAMPLE = """\
-## Example
-
-Its patients are trainings of several processes: [{file}](../../{file}).
-"""
+GIVES = {
+    "setup": "the arguments of `nbdebug.diagnose`",
+    "recording": "a recorded training",
+    "ranks": "on rank 0 a recorded training, if every process calls it under `torchrun --nproc-per-node=2` after\n"
+    '`torch.distributed.init_process_group("gloo")`',
+}
 
 
 def checks_pages() -> dict[str, str]:
     """Give every page by its path within docs/."""
     shown = examples()
     tree = stages(registry)
+    if bare := {check for stage in tree for check in stage.checks} - set(shown):
+        raise SystemExit(f"No patient of {', '.join(sorted(bare))} says how it is cured ('# cured:', CONTRIBUTING.md).")
     overview = ["# What nbdebug checks\n", ABOUT]
     pages: dict[str, str] = {}
     for stage in tree:
@@ -57,17 +59,15 @@ def checks_pages() -> dict[str, str]:
         for check in stage.checks:
             spec = registry.checks[check]
             overview.append(f"| [{check}](checks/{check}.md) | {spec.title} |")
-            pages[f"checks/{check}.md"] = _page(spec, stage.title, shown.get(check))
+            pages[f"checks/{check}.md"] = _page(spec, stage.title, shown[check])
         overview.append("")
     return {"checks.md": "\n".join(overview), **pages}
 
 
-def _page(spec: CheckSpec, stage: str, example: Example | None) -> str:
+def _page(spec: CheckSpec, stage: str, example: Example) -> str:
     lines = [f"# {spec.id}\n", f"**{spec.title}**\n", f"{spec.texts['about']}\n"]
     lines += ["## Why it matters\n", f"{_sentence(spec.why)}\n", "## What to try\n", f"{_sentence(spec.remedy)}\n"]
-    lines.append(
-        NO_EXAMPLE.format(file=f"tests/checks/test_{spec.function.__name__}.py") if example is None else _shown(example)
-    )
+    lines.append(_shown(example))
     if spec.thresholds:
         values = "\n".join(f"| `{name}` | `{value!r}` |" for name, value in spec.thresholds.items())
         lines.append(f"## Thresholds\n\n| name | value |\n|---|---|\n{values}\n")
@@ -85,14 +85,13 @@ def _page(spec: CheckSpec, stage: str, example: Example | None) -> str:
 
 
 def _shown(example: Example) -> str:
-    recorded = "watched(" in example.bad + example.helpers
     return EXAMPLE.format(
         about=example.about.partition("\n")[0],
         bad=example.bad,
         good=example.good,
         helpers=example.helpers,
         name=example.name,
-        what="a recorded training" if recorded else "the arguments of `nbdebug.diagnose`",
+        what=GIVES[example.kind],
         file=example.file,
     )
 

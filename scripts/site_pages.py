@@ -1,4 +1,4 @@
-"""Builds the site of the documentation with MkDocs (`make site`); a link that leads nowhere is an error.
+"""Builds the site of the documentation with MkDocs (`make docs`); a link that leads nowhere is an error.
 
 The pages are those that are read in the repository: README.md becomes the first one. A link to a file that is not part
 of the site, such as a notebook or a test, becomes the name of that file.

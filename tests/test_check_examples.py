@@ -12,8 +12,9 @@ import torch
 import nbdebug
 from nbdebug.registry import registry
 from nbdebug.watch.judging import judged
+from nbdebug.watch.saving import load
 from tests.clinic import all_patients, all_recorded
-from tests.distributed.scenes import scene
+from tests.distributed.torchrun import torchrun
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from check_examples import Example, examples
@@ -23,14 +24,15 @@ EXAMPLES = examples()
 CASES = [
     pytest.param(example, id=check, marks=[pytest.mark.slow] * (index % 8 > 0))
     for index, (check, example) in enumerate(sorted(EXAMPLES.items()))
+    if example.kind != "ranks"
 ]
+ON_RANKS = sorted(check for check, example in EXAMPLES.items() if example.kind == "ranks")
 
 
 def test_every_check_has_an_example() -> None:
-    """All but those that compare processes, whose patients are trainings of several processes."""
-    assert set(EXAMPLES) <= set(registry.load().checks)
-    for patient in (*all_patients(), *all_recorded()):
-        assert patient.check in EXAMPLES or patient.make.__globals__.get("scene") is scene, patient.name
+    assert set(EXAMPLES) == set(registry.load().checks)
+    assert {patient.check for patient in (*all_patients(), *all_recorded())} == set(EXAMPLES)
+    assert len(ON_RANKS) == 5
 
 
 def found_by(check: str, setup: dict[str, Any]) -> list[nbdebug.Finding]:
@@ -55,5 +57,42 @@ def test_the_ill_is_found_and_the_cured_is_not(example: Example) -> None:
     assert ill
     exec(example.good, known)
     torch.manual_seed(0)
-    cured = found_by(example.check, known[example.name]())
+    assert_cured(ill, found_by(example.check, known[example.name]()))
+
+
+def assert_cured(ill: list[nbdebug.Finding], cured: list[nbdebug.Finding]) -> None:
     assert not [finding for finding in cured if finding.severity in {one.severity for one in ill}], cured
+
+
+PLAY = """
+from pathlib import Path
+for check, (name, *blocks) in examples.items():
+    known = {}
+    for form, code in zip(("helpers", "ill", "cured"), blocks):
+        exec(code, known)
+        if form != "helpers":
+            torch.manual_seed(0)
+            recording = known[name]()["recording"]
+            if rank == 0:
+                save(recording, Path(sys.argv[1]) / f"{check}-{form}.npz")
+            dist.barrier()
+tell(done=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the examples of several processes, ill and cured, under one torchrun."""
+    folder = tmp_path_factory.mktemp("ranks")
+    shown = {check: EXAMPLES[check] for check in ON_RANKS}
+    blocks = {check: (one.name, one.helpers, one.bad, one.good) for check, one in shown.items()}
+    torchrun(folder, f"examples = {blocks!r}\n{PLAY}")
+    return folder
+
+
+@pytest.mark.parametrize("check", ON_RANKS)
+@pytest.mark.xdist_group("rank-examples")
+def test_the_ill_is_found_and_the_cured_is_not_on_two_ranks(check: str, played: Path) -> None:
+    ill = found_by(check, {"recording": load(played / f"{check}-ill.npz")})
+    assert ill
+    assert_cured(ill, found_by(check, {"recording": load(played / f"{check}-cured.npz")}))

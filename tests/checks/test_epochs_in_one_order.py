@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
+import nbdebug
 from nbdebug.watch.judging import judged
 from tests.clinic import recorded_patient
-from tests.distributed.scenes import scene
+from tests.distributed.scenes import on_two_ranks, scene
+from tests.distributed.trainings import dealt, net, one_epoch, watched
+from tests.zoo.samples import digit_rows
 
 
 @recorded_patient("epochs-in-one-order", where="loader")
+@on_two_ranks
 def epoch_not_told() -> dict[str, Any]:
     """A DistributedSampler without set_epoch."""
-    return {"recording": scene("epoch_not_told")}
+    model, loader = DDP(net()), dealt()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer) as live:
+        for epoch in range(3):  # noqa: B007
+            one_epoch(model, optimizer, loader)
+            # cured: loader.sampler.set_epoch(epoch)
+            # cured: one_epoch(model, optimizer, loader)
+    return {"recording": live.recording()}
+
+
+class OwnShare(Sampler[int]):
+    """The share of this process of a shuffled data set, in a new order for each epoch that it is told."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        order = torch.randperm(640, generator=torch.Generator().manual_seed(self.epoch))
+        return iter(order[dist.get_rank() :: 2].tolist())
+
+    def __len__(self) -> int:
+        return 320
 
 
 @recorded_patient("epochs-in-one-order", where="loader")
+@on_two_ranks
 def own_sampler() -> dict[str, Any]:
     """A sampler of the user's own, which is not told the epoch either."""
-    return {"recording": scene("own_sampler")}
+    return watched(DDP(net()), DataLoader(TensorDataset(*digit_rows()), 32, sampler=OwnShare()), epochs=3)
 
 
 @pytest.mark.parametrize("name", ["with_batchnorm", "weighted_on_each"])

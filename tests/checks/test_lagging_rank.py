@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import default_collate
 
 from nbdebug.watch.judging import judged
 from tests.clinic import recorded_patient
-from tests.distributed.scenes import scene
+from tests.distributed.scenes import on_two_ranks, scene
+from tests.distributed.trainings import dealt, net, watched
+
+
+def from_disk(samples: list[Any]) -> Any:
+    """Read a batch; the disk of rank 1 is slow."""
+    time.sleep(0.04 * dist.get_rank())  # cured:
+    return default_collate(samples)
 
 
 @recorded_patient("lagging-rank", where="rank 1")
+@on_two_ranks
 def late_data() -> dict[str, Any]:
     """The data of one process come late."""
-    return {"recording": scene("late_data")}
+    return watched(DDP(net()), dealt(collate_fn=from_disk))
+
+
+class Slow(nn.Module):
+    """A layer that takes its time on rank 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.04 * dist.get_rank())
+        return x
 
 
 @recorded_patient("lagging-rank", where="rank 1")
+@on_two_ranks
 def late_forward() -> dict[str, Any]:
     """One process computes longer."""
-    return {"recording": scene("late_forward")}
+    return watched(DDP(net(Slow())), dealt())
 
 
 @pytest.mark.parametrize("name", ["with_batchnorm", "accumulated", "weighted_on_each", "bypassed_wrapper"])

@@ -5,22 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from torch.nn.parallel import DistributedDataParallel as DDP
 
 from nbdebug.watch.judging import judged
 from tests.clinic import recorded_patient
-from tests.distributed.scenes import scene
+from tests.distributed.scenes import on_two_ranks, scene
+from tests.distributed.trainings import average, dealt, net, watched
 
 
 @recorded_patient("ranks-drift-apart", where="2.bias")
+@on_two_ranks
 def bypassed_wrapper() -> dict[str, Any]:
     """The forward pass goes past the wrapper, so that no gradient is averaged."""
-    return {"recording": scene("bypassed_wrapper")}
+    model = DDP(net())
+    return watched(model, dealt(), forward=model.module)  # cured: return watched(model, dealt())
 
 
 @recorded_patient("ranks-drift-apart", where="2.bias")
+@on_two_ranks
 def layer_left_out() -> dict[str, Any]:
     """Gradients are averaged by hand, and the last layer is forgotten."""
-    return {"recording": scene("layer_left_out")}
+    return watched(net(), dealt(), before_step=lambda model: average(model, left_out=("2.weight", "2.bias")))
 
 
 @pytest.mark.parametrize("name", ["with_batchnorm", "accumulated", "weighted_on_each"])
