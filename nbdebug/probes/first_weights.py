@@ -33,6 +33,7 @@ SECONDS = 4.0
 LOOKS = 2
 FEATURES = 4096
 SMALLER = 0.1
+FEW = 32  # samples; how much of a change arrives shows in a few of them
 
 
 @probe
@@ -52,7 +53,7 @@ def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights
     layers = tuple(tap.facts() for tap in _innermost(taps).values() if tap.samples)
     if not layers:
         raise NotApplicable("no layer with weights receives real numbers from the inputs")
-    response, noise = _response(twin, batches[0])
+    response, noise = _response(twin, batches[0] if twin.subject.whole_batches else batches[0].head(FEW))
     return FirstWeights(layers, response, noise)
 
 

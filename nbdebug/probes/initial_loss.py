@@ -44,7 +44,7 @@ def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
             guesses.append((path, first))
     if not guesses:
         raise NotApplicable("nobody can guess what this loss compares the outputs with")
-    fresh = _untrained(twin, box, [path for path, _ in guesses])
+    fresh = _untrained(twin, box, {path: first.constant for path, first in guesses})
     soon = _soon(twin.fresh()) if any(first.loss > FAR * first.guess for _, first in guesses) else math.inf
     return InitialLoss(tuple(replace(first, untrained=fresh.get(path, ()), soon=soon) for path, first in guesses))
 
@@ -75,16 +75,21 @@ def _soon(twin: Twin) -> float:
     return sum(losses[-len(batches) :]) / len(batches)
 
 
-def _untrained(twin: Twin, box: LossBox, paths: list[Path]) -> dict[Path, tuple[float, ...]]:
-    """Give the losses of the same layers with fresh weights: nobody can have trained those."""
-    losses: dict[Path, list[float]] = {path: [] for path in paths}
+def _untrained(twin: Twin, box: LossBox, constants: dict[Path, float]) -> dict[Path, tuple[float, ...]]:
+    """Give the losses of the same layers with fresh weights: nobody can have trained those.
+
+    A copy that knows no more than the best constant answer is enough: it can no longer be that all of them know.
+    """
+    losses: dict[Path, list[float]] = {path: [] for path in constants}
     for seed in range(FRESH):
         seed_torch(seed + 1)
         refresh(twin.model)
         with torch.no_grad():
             answer = box.answer(box.batch)
-        for path in paths:
+        for path in constants:
             losses[path].append(box.loss(path, at(answer, path)))
+        if all(losses[path][-1] >= constant for path, constant in constants.items()):
+            break
     return {path: tuple(values) for path, values in losses.items()}
 
 

@@ -30,6 +30,10 @@ _DEEP = 4  # functions that call functions: how far they are followed
 _COPY_AT_MOST_BYTES = 64_000_000
 _COPY_AT_MOST_OBJECTS = 50_000
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
+_ATOMS = (
+    str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device,
+    torch.Size, range,
+)  # fmt: skip
 
 
 class Rebinder:
@@ -197,8 +201,7 @@ def _says(label: str, names: list[str]) -> str:
 
 def _has_identity(value: Any) -> bool:
     """Whether an object could be one and not another; numbers, texts, classes and modules of code are all alike."""
-    atoms = (str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType, torch.dtype)
-    return value is not None and not isinstance(value, (*atoms, torch.device, torch.Size, range))
+    return value is not None and not isinstance(value, _ATOMS)
 
 
 def _has_state(value: Any) -> bool:

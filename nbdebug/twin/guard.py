@@ -165,7 +165,8 @@ def guarded(
     guard = Guard(control)
     try:
         guard.hold_interrupts()
-        guard.save_generators(*live)  # first, so that they are put back last: other undos may draw from them
+        # Generators first, so that they are put back last: other undos may draw from them.
+        guard.save_generators(*(live if witness is None else witness.generators))
         guard.save_flags()
         stand_alone(guard.on_close)
         if witness is not None and threading.current_thread() is threading.main_thread():

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from operator import is_
 from typing import Any
 
+import numpy as np
 import torch
 
+from nbdebug.subject.holdings import generators_in
 from nbdebug.subject.provenance import is_users_class
 
 __all__ = ["Witness"]
@@ -22,6 +25,7 @@ _DEPTH = 8
 _MOST = 50_000  # containers that are looked into
 _WHOLE = 131_072  # elements that are summed up; a larger tensor is sampled
 _SAMPLE = 32_768
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 Identity = list[tuple[Any, Any]]
 
@@ -34,6 +38,7 @@ class Witness:
         self._classes: list[tuple[type, dict[str, Any]]] = []
         self._tensors: list[tuple[str, torch.Tensor, tuple[Any, ...], torch.Tensor | None]] = []
         self._mended: list[str] = []
+        self.generators = generators_in(*live)  # looked for once, because the walk to them is long
         for name, part in _walk(live):
             if isinstance(part, torch.Tensor):
                 self._tensors.append((name, part, _state(part), part.grad if part.is_leaf else None))
@@ -45,7 +50,7 @@ class Witness:
     def mend(self) -> None:
         """Put structure and gradients back as they were; harmless when it is called twice."""
         for name, part, items in self._containers:
-            if not _same(_items(part), items):
+            if not _same(part, items):
                 self._mended.append(f"{name} ({_what_changed(_items(part), items)})")
                 _put_back(part, items)
         for kind, before in self._classes:
@@ -153,10 +158,12 @@ def _items(part: Any) -> Identity:
     return [(None, value) for value in part]
 
 
-def _same(now: Identity, before: Identity) -> bool:
-    return len(now) == len(before) and all(
-        a[1] is b[1] and (a[0] is b[0] or a[0] == b[0]) for a, b in zip(now, before, strict=True)
-    )
+def _same(part: Any, before: Identity) -> bool:
+    """Whether a container holds the same objects in the same order."""
+    values = part.values() if isinstance(part, dict) else part
+    if len(values) != len(before) or not all(map(is_, values, (value for _, value in before))):
+        return False
+    return not isinstance(part, dict) or list(part) == [key for key, _ in before]
 
 
 def _what_changed(now: Identity, before: Identity) -> str:
@@ -207,14 +214,8 @@ def _digest(tensor: torch.Tensor) -> int:
         if flat.device.type != "cpu" or flat.layout is not torch.strided or flat.numel() == 0:
             return 0  # a look at another device would make it wait
         flat = flat.reshape(-1) if flat.is_contiguous() else flat.contiguous().reshape(-1)
-        if flat.numel() > _WHOLE:
-            flat = flat[:: flat.numel() // _SAMPLE].contiguous()
-        return int(flat.view(torch.uint8).to(torch.int64).sum()) if flat.numel() < 4096 else _wide_sum(flat)
+        bits = flat.view(_BITS.get(flat.element_size(), torch.uint8)).numpy()  # its sums cost less than torch's
+        every = bits.size // _SAMPLE if bits.size > _WHOLE else 1
+        return int(bits[::every].sum(dtype=np.int64))
     except (RuntimeError, NotImplementedError, TypeError):
         return 0
-
-
-def _wide_sum(flat: torch.Tensor) -> int:
-    size = flat.element_size()
-    as_integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(size)
-    return int(flat.view(as_integers).sum()) if as_integers is not None else 0
