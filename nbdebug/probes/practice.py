@@ -22,7 +22,8 @@ from nbdebug.twin.training import fit_of, hurry, is_clear
 __all__ = ["practice"]
 
 STEPS = 300
-SECONDS = 6.0  # for the training; what it has come to by then is compared
+SECONDS = 6.0  # of this thread's work for the training; what it has come to by then is compared
+PATIENCE = 3.0  # times as long by the clock: on a busy machine, work takes longer than it would alone
 POOL = 24  # batches that are drawn in the loader's own order
 BATCHES = 12  # of them, one after the other from a random place on, the training goes over again and again
 DRAW_SECONDS = 4.0
@@ -82,11 +83,12 @@ def _train(twin: Twin, batches: list[Batch], control: Control) -> list[float]:
     """Take steps until they are over, the time is up, or the answer is clear."""
     if twin.train_step is None:  # a step of the user's own switches the mode, or forgets to
         twin.ready_to_train()
-    end, losses = time.monotonic() + SECONDS, list[float]()
+    worked, begun, losses = time.thread_time(), time.monotonic(), list[float]()
     for step in range(STEPS):
         control.progress(0.1 + 0.9 * step / STEPS, "training for a short while")
         losses.append(_step(twin, batches[step % len(batches)].clone()))
-        if time.monotonic() > end or is_clear(losses):
+        is_over = time.thread_time() - worked > SECONDS or time.monotonic() - begun > PATIENCE * SECONDS
+        if is_over or is_clear(losses):
             break
     return losses
 
