@@ -63,7 +63,7 @@ def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Fin
                 "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
                 Patch("reinitialise", {"gain": "relu"}),
             ),
-            Remedy("Normalise between layers.", "nn.LayerNorm(width)", Patch("normalise-between")),
+            Remedy("Normalise between layers.", "nn.BatchNorm1d(width)", Patch("normalise-between")),
         ),
         exhibit=Bars(
             tuple(layer.path for layer in hidden),

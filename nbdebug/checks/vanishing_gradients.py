@@ -68,7 +68,7 @@ def _finding(flow: GradientFlow, trend: Trend, lag: float, threshold: float, sev
                 Patch("relu-activations"),
             ),
             Remedy("Let the gradient pass beside the layers.", "x = x + block(x)", Patch("shortcuts")),
-            Remedy("Normalise between layers.", "nn.LayerNorm(width)", Patch("normalise-between")),
+            Remedy("Normalise between layers.", "nn.BatchNorm1d(width)", Patch("normalise-between")),
         ),
         exhibit=Bars(
             tuple(layer.path for layer in flow.layers),

@@ -11,8 +11,7 @@ from torch import nn
 from nbdebug.errors import NotApplicable
 from nbdebug.remedies import patch
 from nbdebug.remedies.calls import Call, Change, rewrite_calls
-from nbdebug.remedies.optimizing import add_to_optimizer
-from nbdebug.remedies.places import called_layers, module_at
+from nbdebug.remedies.places import module_at
 from nbdebug.remedies.weights import reinitialise
 from nbdebug.twin import Twin
 
@@ -112,17 +111,6 @@ def _as_group_norm(norm: Any) -> nn.Module:
     return made.train(norm.training)
 
 
-@patch()
-def keep_graph(twin: Twin) -> None:
-    """Let `detach` and `.data` inside of the forward cut nothing."""
-
-    def change(call: Call) -> Any:
-        cuts = call.name == "detach" or getattr(call.function, "__self__", None) is torch.Tensor.data
-        return call.subject if cuts else call.go_on()
-
-    rewrite_calls(twin, lambda: change)
-
-
 @patch("check")
 def samples_first(twin: Twin) -> None:
     """Tell recurrent and attention layers that the samples come first."""
@@ -170,81 +158,3 @@ def softmax_dimension(twin: Twin, *, wrong: int, right: int) -> None:
         return call.with_option("dim", 1, right) if dim % call.subject.dim() == wrong else call.go_on()
 
     rewrite_calls(twin, lambda: change)
-
-
-@patch()
-def register_hidden(twin: Twin) -> None:
-    """Register layers and tensors that the model uses but does not list, and let the optimizer train them."""
-    add_to_optimizer(twin, _all_registered(twin))
-
-
-@patch("check")
-def hold_hidden_layers(twin: Twin) -> None:
-    """Register layers that stand in plain lists, so that `eval()` reaches them."""
-    training = twin.model.training
-    _all_registered(twin)
-    twin.model.train(training)
-
-
-def _all_registered(twin: Twin) -> list[nn.Parameter]:
-    found: list[nn.Parameter] = []
-    before = sum(1 for _ in twin.model.modules())
-    for module in list(twin.model.modules()):
-        for name, value in list(vars(module).items()):
-            if not name.startswith("_"):
-                found += _registered(module, name, value)
-    if not found and before == sum(1 for _ in twin.model.modules()):
-        raise NotApplicable("nothing that is hidden in plain attributes could be found in the copy")
-    return found
-
-
-@patch()
-def normalise_between(twin: Twin) -> None:
-    """Put a normalisation without parameters behind every hidden layer with weights."""
-
-    def normalised(module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
-        dims = (1,) if output.dim() == 2 else tuple(range(1, output.dim()))
-        return (output - output.mean(dims, keepdim=True)) / (output.std(dims, keepdim=True, correction=0) + 1e-5)
-
-    for _, layer in _hidden(twin):
-        layer.register_forward_hook(normalised)
-
-
-@patch()
-def shortcuts(twin: Twin) -> None:
-    """Add what goes into a layer to what comes out of it, where both have one shape."""
-    for _, layer in _hidden(twin):
-        layer.register_forward_hook(_added)
-
-
-def _added(module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
-    same = bool(args) and isinstance(args[0], torch.Tensor) and args[0].shape == output.shape
-    return output + args[0] if same else output
-
-
-def _hidden(twin: Twin) -> list[tuple[str, nn.Module]]:
-    """Give the layers with weights but the last, in the order of their calls."""
-    kinds = (nn.Linear, nn.modules.conv._ConvNd)
-    weighty: list[tuple[str, nn.Module]] = list(
-        dict.fromkeys((path, m) for path, m in called_layers(twin) if isinstance(m, kinds))
-    )
-    if len(weighty) < 2:
-        raise NotApplicable("there are no hidden layers of torch's own")
-    return weighty[:-1]
-
-
-def _registered(owner: nn.Module, name: str, value: Any) -> list[nn.Parameter]:
-    """Register layers in plain containers, and tensors that ask for a gradient, in the place where they stand."""
-    if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
-        owner.__dict__.pop(name, None)
-        owner.register_parameter(name, value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach()))
-        return [owner._parameters[name]]  # type: ignore[list-item]
-    items: list[Any] = (
-        list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, (list, tuple)) else []
-    )
-    layers = [item for item in items if isinstance(item, nn.Module)]
-    parts = [item for item in items if isinstance(item, (list, tuple, dict))]
-    for place, layer in enumerate(layers):  # the container stays, because the forward uses it as what it is
-        owner.add_module(f"{name}_{place}", layer)
-    inner = [p for place, part in enumerate(parts) for p in _registered(owner, f"{name}_{place}_", part)]
-    return [*(p for layer in layers for p in layer.parameters()), *inner]

@@ -1,0 +1,80 @@
+"""A patch that keeps tensors in the graph, by whichever way their values leave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from nbdebug.remedies import patch
+from nbdebug.remedies.calls import Call, rewrite_calls
+from nbdebug.twin import Twin
+
+__all__: list[str] = []
+
+LEAVING = ("item", "tolist", "__float")  # values become numbers of Python; names are without underscores at the end
+ARRAYS = ("numpy", "__array")
+RETURNING = ("tensor", "as_tensor")
+
+
+@patch()
+def keep_graph(twin: Twin) -> None:
+    """Let nothing inside of the forward cut the graph: no detach, .data, .item(), no_grad, NumPy or copies."""
+    rewrite_calls(twin, _Kept)
+
+
+class _Kept:
+    """The calls of one pass, made so that what left the graph comes back as the tensor that it was.
+
+    A number is known again by being the same object, an array and a copy by lying in the same memory.
+    """
+
+    def __init__(self) -> None:
+        self.is_learning = torch.is_grad_enabled()
+        self.numbers: dict[int, tuple[Any, torch.Tensor]] = {}
+        self.memory: dict[int, torch.Tensor] = {}
+
+    def __call__(self, call: Call) -> Any:
+        """Make the call without the cut that it would be."""
+        if call.name == "_set_grad_enabled" and self.is_learning:
+            return None
+        if call.name == "detach" or getattr(call.function, "__self__", None) is torch.Tensor.data:
+            return call.subject
+        if call.name in (*LEAVING, *ARRAYS) and isinstance(call.subject, torch.Tensor):
+            return self._left(call)
+        args = tuple(self._returned(part) for part in call.args)
+        if call.name in RETURNING and args and isinstance(args[0], torch.Tensor):
+            return args[0].to(call.kwargs.get("dtype") or args[0].dtype)
+        result = call.go_on(*args, **self._options(call))
+        if call.name == "clone" and isinstance(result, torch.Tensor) and result.grad_fn is not None:
+            self.memory[result.data_ptr()] = result  # a deep copy of a parameter is made of one
+        return result
+
+    def _left(self, call: Call) -> Any:
+        """Give the values, and remember whose they are."""
+        values = call.subject.detach()
+        result = call.go_on(values, *call.args[1:])
+        if call.name in LEAVING:
+            self.numbers[id(result)] = (result, call.subject)
+        else:
+            self.memory[values.data_ptr()] = call.subject
+        return result
+
+    def _returned(self, part: Any) -> Any:
+        """Give the tensor that a number, an array or a tensor without a graph has been."""
+        if isinstance(part, torch.Tensor):
+            kept = self.memory.get(part.data_ptr()) if self.memory and part.is_leaf else None
+            return kept if kept is not None and kept.shape == part.shape else part
+        if id(part) in self.numbers:
+            return self.numbers[id(part)][1]
+        if isinstance(part, np.ndarray):
+            return self.memory.get(part.ctypes.data, part)
+        if type(part) in (list, tuple):
+            return type(part)(self._returned(inner) for inner in part)
+        return part
+
+    def _options(self, call: Call) -> dict[str, Any]:
+        """Give arguments that came by name likewise; a gradient that the forward takes keeps its own graph."""
+        options = {name: self._returned(value) for name, value in call.kwargs.items()}
+        return {**options, "create_graph": True} if call.function is torch.autograd.grad else options

@@ -1,0 +1,67 @@
+"""Patches for parts of a model that PyTorch does not see: layers and tensors in plain attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.remedies import patch
+from nbdebug.remedies.optimizing import add_to_optimizer
+from nbdebug.twin import Twin
+
+__all__: list[str] = []
+
+
+@patch()
+def register_hidden(twin: Twin) -> None:
+    """Register layers and tensors that the model uses but does not list, and let the optimizer train them."""
+    add_to_optimizer(twin, _all_registered(twin))
+
+
+@patch("check")
+def hold_hidden_layers(twin: Twin) -> None:
+    """Register layers that stand in plain lists, so that `eval()` reaches them."""
+    training = twin.model.training
+    _all_registered(twin)
+    twin.model.train(training)
+
+
+def _all_registered(twin: Twin) -> list[nn.Parameter]:
+    found: list[nn.Parameter] = []
+    before = sum(1 for _ in twin.model.modules())
+    for module in list(twin.model.modules()):
+        for name, value in list(vars(module).items()):
+            if not name.startswith("_"):
+                found += _registered(module, name, value)
+    if not found and before == sum(1 for _ in twin.model.modules()):
+        raise NotApplicable("nothing that is hidden in plain attributes could be found in the copy")
+    return found
+
+
+def _registered(owner: nn.Module, name: str, value: Any) -> list[nn.Parameter]:
+    """Register layers, and tensors that ask for a gradient, in the place where they stand."""
+    if _can_learn(value):
+        owner.__dict__.pop(name, None)
+        owner.register_parameter(name, value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach()))
+        return [owner._parameters[name]]  # type: ignore[list-item]
+    items: list[Any] = (
+        list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, (list, tuple)) else []
+    )
+    found: list[nn.Parameter] = []
+    for place, item in enumerate(items):  # the container stays, because the forward uses it as what it is
+        if isinstance(item, nn.Module):
+            owner.add_module(f"{name}_{place}", item)
+            found += item.parameters()
+        elif isinstance(item, nn.Parameter) and _can_learn(item):
+            owner.register_parameter(f"{name}_{place}", item)
+            found.append(item)
+        elif isinstance(item, (list, tuple, dict)):
+            found += _registered(owner, f"{name}_{place}_", item)
+    return found
+
+
+def _can_learn(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
