@@ -16,7 +16,7 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lab test-slow test-kernels test-python test-js lint format build docs pages pictures new-check env front chromium clean
+.PHONY: help demo test lab test-slow test-kernels test-python test-js lint format build docs pages outputs pictures new-check env front chromium clean
 
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ pages: env  ## Write only the generated pages of docs/ and the tables of README.
 
 new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-illness).
 	@$(PYTHON) scripts/new_check.py '$(NAME)'
+
+outputs: env front  ## Run the example notebooks and the README's example anew, and store what they show.
+	$(BIN)/python scripts/store_outputs.py
 
 pictures: env front chromium  ## Take the screenshots of docs/images/ anew.
 	NBDEBUG_SHOTS=build/shots $(BIN)/python -m pytest -q tests/browser/test_wizard.py -k "finds_the_softmax and lab"

@@ -41,7 +41,7 @@ class Contest:
         return cls(data["seed"], data["measure"], **numbers, better=data["better"], clean=data["clean"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
     """A remedy that was tried on a copy: the verdict, the sentence with its numbers, and both curves.
 
@@ -59,6 +59,10 @@ class Verification:
     def __str__(self) -> str:
         """Give the verdict with its numbers."""
         return f"{self.verdict}: {self.says}"
+
+    def __repr__(self) -> str:
+        """Give the same within a list, which `report.verify()` returns: the curves would fill the screen."""
+        return f"<{self}>"
 
     @property
     def verified(self) -> bool:

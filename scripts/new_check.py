@@ -85,7 +85,7 @@ def next_steps(name: str, tree: Path) -> str:
 
 It works already, with a condition that stands for yours. Now:
   1. Replace everything marked TODO. `nbdebug/evidence/` has what a check can ask for.
-  2. python -m pytest {test} tests/test_every_check.py -k {name}
+  2. .venv/bin/python -m pytest {test} tests/test_every_check.py -k "{name} or {name.replace("-", "_")}"
   3. make docs, then make test"""
 
 

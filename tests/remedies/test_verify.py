@@ -36,6 +36,7 @@ def found(setup: dict[str, Any], check: str = "learning-rate-too-high") -> Findi
 def test_a_remedy_that_helps_is_verified_with_its_numbers() -> None:
     verification = found(hasty()).verify(progress=False)
     assert verification.verified and str(verification).startswith("verified: the loss falls to ")
+    assert repr([verification]) == f"[<{verification}>]"  # as report.verify() shows it, without the curves
     first, second = verification.contests
     assert first.seed != second.seed and first.after != second.after
     assert all(c.better and c.clean and c.after < 0.5 * c.before for c in (first, second))
