@@ -96,8 +96,9 @@ def backward_origin() -> tuple[tuple[torch.Tensor, ...], bool] | None:
 
 def _origin(frame: FrameType) -> tuple[tuple[torch.Tensor, ...], bool]:
     held = frame.f_locals
-    accumulates = bool((held.get("kwargs") or {}).get("accumulate_grad", True))
-    return tuple(t for t in held.get("t_outputs", ()) if isinstance(t, torch.Tensor)), accumulates
+    named, outputs = held.get("kwargs"), held.get("t_outputs", ())
+    accumulates = bool(named.get("accumulate_grad", True)) if named else True
+    return tuple([t for t in outputs if isinstance(t, _TENSOR)]), accumulates  # a list is quicker than a generator
 
 
 def scaler_of_step() -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-__all__ = ["Norms", "norms_of"]
+__all__ = ["Norms", "norms_of", "together"]
 
 _VDOT = np.vdot
+_NONE = np.empty(0)
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -35,24 +37,45 @@ class Norms:
         return self._known
 
 
+class _Squares(Norms):
+    """Finite squares of norms: the roots are taken later, because beside a training each operation costs its code."""
+
+    __slots__ = ("_are_there", "_squares")
+
+    def __init__(self, squares: list[float], are_there: list[bool] | None) -> None:
+        super().__init__(_NONE, [], [])
+        self._squares, self._are_there = squares, are_there
+
+    def numpy(self) -> np.ndarray:
+        """Give the norms, NaN where there is no gradient."""
+        found = np.sqrt(np.array(self._squares, np.float64))
+        if self._are_there is None:
+            return found
+        known = np.full(len(self._are_there), np.nan)
+        known[self._are_there] = found
+        return known
+
+
+def together(norms: Sequence[Norms]) -> np.ndarray:
+    """Give the norms of several steps, one row for each."""
+    squares = [one._squares for one in norms if type(one) is _Squares and one._are_there is None]
+    if len(squares) == len(norms):
+        return np.sqrt(np.array(squares, np.float64))
+    return np.stack([one.numpy() for one in norms])
+
+
 def norms_of(gradients: Sequence[torch.Tensor | None], *, is_plain: bool = False) -> Norms:
     """Measure every gradient; where all are float32 on the CPU, in the quickest way."""
     if is_plain:
         try:
-            held = [g for g in gradients if g is not None]
-            found = np.sqrt(np.array([_VDOT(m, m) for m in [g.numpy() for g in held]], np.float64))
-            if np.isfinite(found).all():
-                return Norms(found if len(held) == len(gradients) else _spread(found, gradients), [], [])
+            memory = [g.numpy() for g in gradients if g is not None]
+            squares = [_VDOT(m, m) for m in memory]
+            if math.isfinite(math.fsum(squares)):
+                places = None if len(memory) == len(gradients) else [g is not None for g in gradients]
+                return _Squares(squares, places)
         except (RuntimeError, TypeError):  # sparse, or part of a graph of its own
             pass
     return _norms_one_by_one(gradients)
-
-
-def _spread(found: np.ndarray, gradients: Sequence[torch.Tensor | None]) -> np.ndarray:
-    """Put the norms in their places, NaN where there is no gradient."""
-    known = np.full(len(gradients), np.nan)
-    known[[place for place, gradient in enumerate(gradients) if gradient is not None]] = found
-    return known
 
 
 def _norms_one_by_one(gradients: Sequence[torch.Tensor | None]) -> Norms:

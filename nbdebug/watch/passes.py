@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -19,6 +19,9 @@ __all__ = ["Passes"]
 ALL_AT_FIRST, RARELY = 64, 16  # batches and graphs are looked at in every pass at first, then in some
 MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
+# Looked up once: between two layers of a training, every name and every call on the way is out of the cache.
+_is_grad_enabled, _is_transformed = torch.is_grad_enabled, torch._C._functorch.peek_interpreter_stack
+_TENSOR = torch.Tensor
 
 
 class Passes:
@@ -43,7 +46,7 @@ class Passes:
         self.after_backward: Callable[[], None] = lambda: None
         self.graphs = [0]  # alive
         self.eval_mode = False
-        self.mark = time.perf_counter()
+        self.mark = perf_counter()
         self._handles: list[Any] = []
         self._nodes: list[Any] = []
         self._key = torch.utils.hooks.RemovableHandle.next_id  # one number that no other hook will have
@@ -106,10 +109,10 @@ class Passes:
         self.calls.clear()
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if not torch.is_grad_enabled() or torch._C._functorch.peek_interpreter_stack() is not None:
+        if not _is_grad_enabled() or _is_transformed() is not None:
             self.disarm()  # left by a pass that did not end
             return
-        now = time.perf_counter()
+        now = perf_counter()
         if module in self._open:  # its last pass did not end, or it calls itself
             self._open.clear()
         if not self._open:
@@ -128,18 +131,18 @@ class Passes:
             self.disarm()
         if self.due and self.passes <= MOST_PASSES * len(self._roots):
             self.arm(module)
-        self._began = time.perf_counter()
+        self._began = perf_counter()
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if module not in self._open:
             self.evaluation_passes += not torch.is_grad_enabled()
-            self.mark = time.perf_counter()
+            self.mark = perf_counter()
             return
         while self._open.pop() is not module:
             continue
         if self._open:
             return
-        self.seconds[1] += time.perf_counter() - self._began
+        self.seconds[1] += perf_counter() - self._began
         self.training_passes += 1
         if self.is_armed:
             self._collect(module, output)
@@ -149,16 +152,14 @@ class Passes:
         """Sample what the layers gave, and look at once from now on at outputs that were written over."""
         if id(module) in self._own:
             self._own[id(module)](module, (), output)
-        with torch.no_grad():
-            blocks = self.gather(self.calls)
+        self.outputs += self.gather(self.calls)
         self.disarm()
-        self.outputs += blocks
         for index in self.gather.overwritten:
             if self.hooks[index].take is None:
                 self.hooks[index].take = sample_at_once(self.gather.wanted)
 
     def _await_backward(self, output: Any) -> None:
-        tensors = (output,) if isinstance(output, torch.Tensor) else tensors_in(output)
+        tensors = (output,) if isinstance(output, _TENSOR) else tensors_in(output)
         nodes = [node for t in tensors if (node := t.grad_fn) is not None][:OUTPUTS]
         for node in nodes:
             self._nodes.append(node.register_prehook(self._on_begin))
@@ -184,7 +185,7 @@ class Passes:
                 loss.item() if loss.is_cpu else loss.detach().reshape(()).clone()
             )  # nothing is waited for
         self.on_backward()
-        self._backward_began = time.perf_counter()
+        self._backward_began = perf_counter()
         if not self.due:
             return
         engine = torch.autograd.Variable._execution_engine
@@ -200,7 +201,7 @@ class Passes:
     def close_backward(self) -> None:
         """Take the time of a backward pass; unless it is measured, its end is seen when the next thing begins."""
         if self._backward_began:
-            self.seconds[2] += time.perf_counter() - self._backward_began
+            self.seconds[2] += perf_counter() - self._backward_began
             self._backward_began = 0.0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ __all__ = ["Recorder"]
 
 FLUSH_ROWS, FLUSH_SAMPLES = 256, 16
 HEARD, UNHEARD = 0.5, 10.0  # seconds between two flushes, where somebody listens and where nobody does
+MOST_GROUPS = 32  # of an optimizer whose learning rates are followed
 WEIGHED = 1.0  # seconds between two looks at the memory
 
 
@@ -49,7 +50,7 @@ class Recorder:
         self.spent = self.seconds = 0.0
         self._since = 0.0
         self._hook_began = self._step_began = self._settled = 0.0
-        self._flushed = time.perf_counter()
+        self._flushed = perf_counter()
         self._weighed = 0.0
         self._rates: dict[str, float] = {}
         self._rates_step = -1
@@ -63,7 +64,7 @@ class Recorder:
         """Begin to listen."""
         if self.is_running:
             return
-        self.is_running, self._since = True, time.perf_counter()
+        self.is_running, self._since = True, perf_counter()
         self.passes.mark = self._settled = self._since
         self.passes.due = self.budget.after(self.steps.step - 1, 0.0, 0.0, None)
         self.passes.attach(self._roots)
@@ -76,7 +77,7 @@ class Recorder:
         self.passes.detach()
         if self.is_running:
             self.is_running = False
-            self.seconds += time.perf_counter() - self._since
+            self.seconds += perf_counter() - self._since
         self.flush()
 
     def _guarded(self, act: Callable[..., None]) -> QuietHook:
@@ -107,12 +108,16 @@ class Recorder:
                 store.logged.append((self.steps.step, scalars))
             passes.losses = []
             return
-        self._tally_modes()
+        if passes.eval_mode and passes.passes:
+            self._tally_eval_mode()
         times = (*passes.seconds, seconds)
         row = (self.steps.step, scalars, times, float(not passes.eval_mode), float(passes.graphs[0]))
         store.rows.append(row)
-        self._note_rates(one)
-        self._look_deeper()
+        self._note_rates()
+        if passes.passes:
+            self._blind_steps = 0
+        else:
+            self._look_deeper()
         self.steps.step += 1
         passes.reset()
         self._settle(sum(times[1:]) if times[1] else 0.0, is_measured=sample is not None)
@@ -127,21 +132,20 @@ class Recorder:
         loss = losses[0] if len(losses) == 1 else sum(losses)
         return {name: loss if self.steps.scale is None else loss / self.steps.scale}
 
-    def _tally_modes(self) -> None:
-        if self.passes.eval_mode and self.passes.passes:
-            self.eval_steps += 1
-            if self.first_eval_step is None:
-                self.first_eval_step = self.steps.step
+    def _tally_eval_mode(self) -> None:
+        self.eval_steps += 1
+        if self.first_eval_step is None:
+            self.first_eval_step = self.steps.step
 
-    def _note_rates(self, one: Followed) -> None:
+    def _note_rates(self) -> None:
         """Write the learning rates down where they changed, and once a flush."""
         followed = self.steps.followed.values()
-        now = [_rate(group) for each in followed for group in each.optimizer.param_groups[:32]]
+        now = [_rate(group) for each in followed for group in each.optimizer.param_groups[:MOST_GROUPS]]
         if now == self._newest_rates:
             return
         step, self._newest_rates = self.steps.step, now
         prefixes = ["" if len(followed) == 1 else f"{each.name}/" for each in followed]
-        groups = [range(len(each.optimizer.param_groups[:32])) for each in followed]
+        groups = [range(len(each.optimizer.param_groups[:MOST_GROUPS])) for each in followed]
         names = [f"{prefix}{number}" for prefix, own in zip(prefixes, groups, strict=True) for number in own]
         if self._rates and self._rates_step < step - 1:
             self.store.rate_rows.append((step - 1, self._rates))
@@ -151,7 +155,7 @@ class Recorder:
 
     def _look_deeper(self) -> None:
         """Look at the layers themselves where steps come without a pass: the model is called by another method."""
-        self._blind_steps = 0 if self.passes.passes else self._blind_steps + 1
+        self._blind_steps += 1
         if self._blind_steps == 2 and not self.passes.training_passes and len(self._roots) == len(self.target.roots):
             self.look_inside()
 
@@ -163,11 +167,11 @@ class Recorder:
 
     def _settle(self, seconds: float, *, is_measured: bool) -> None:
         """Flush where it is time, and ask the budget for the next step; `seconds` are those of passes and step."""
-        store, now = self.store, time.perf_counter()
+        store, now = self.store, perf_counter()
         is_full = len(store.rows) >= FLUSH_ROWS or len(store.samples) >= FLUSH_SAMPLES
         if is_full or now - self._flushed > (HEARD if self.is_heard() else UNHEARD):
             self.flush()
-            now = time.perf_counter()
+            now = perf_counter()
         elapsed, self.passes.mark = now - self._settled, now
         self._settled = now
         spent = self.spent + now - self._hook_began
@@ -177,7 +181,7 @@ class Recorder:
 
     def flush(self) -> None:
         """Move what is pending into the history, and tell whoever listens."""
-        self._flushed = time.perf_counter()
+        self._flushed = perf_counter()
         step = self.steps.step - 1
         if self._rates and self._rates_step < step:
             self.store.rate_rows.append((step, self._rates))
@@ -194,7 +198,7 @@ class Recorder:
     @property
     def elapsed(self) -> float:
         """Seconds of watching."""
-        return self.seconds + (time.perf_counter() - self._since if self.is_running else 0.0)
+        return self.seconds + (perf_counter() - self._since if self.is_running else 0.0)
 
     @property
     def share(self) -> float:
@@ -205,6 +209,8 @@ class Recorder:
 def _rate(group: dict[str, Any]) -> Any:
     """Give the learning rate of a group; a tensor on the CPU is read, because a scheduler writes into it."""
     rate = group.get("lr", math.nan)
+    if type(rate) is float:
+        return rate
     return rate.item() if isinstance(rate, torch.Tensor) and rate.is_cpu else rate
 
 
@@ -221,9 +227,9 @@ class _Guarded(QuietHook):
         recorder = self.recorder
         if not recorder.is_running or is_compiling():
             return
-        recorder._hook_began = began = time.perf_counter()
+        recorder._hook_began = began = perf_counter()
         try:
             self.act(*args)
         except Exception as error:
             recorder.give_up(error)
-        recorder.spent += time.perf_counter() - began
+        recorder.spent += perf_counter() - began

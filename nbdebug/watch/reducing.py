@@ -8,16 +8,34 @@ import numpy as np
 
 from nbdebug.evidence.recording import OCTAVES
 
-__all__ = ["BUCKETS", "STATISTICS", "change_of", "octave_counts", "statistics_of"]
+__all__ = ["BUCKETS", "STATISTICS", "change_of", "infinite", "octave_counts", "squares_of", "statistics_of"]
 
 STATISTICS = ("mean", "std", "abs_max", "zeros", "not_finite")
 _SPAN = OCTAVES[1] - OCTAVES[0] + 1
 BUCKETS = 2 * _SPAN + 1
 
 
+def _bucket(code: int) -> int:
+    """Give the bucket of the first nine bits of a float32, which are sign and exponent; the last is for no number."""
+    exponent = code % 256 - 127
+    if exponent == 128:
+        return BUCKETS
+    octave = min(max(exponent, OCTAVES[0]), OCTAVES[1]) - OCTAVES[0]  # what lies beyond the last octave counts in it
+    return _SPAN if exponent == -127 else _SPAN + 1 + octave if code < 256 else _SPAN - 1 - octave
+
+
+_BUCKET_OF = np.array([_bucket(code) for code in range(512)])
+
+
 @lru_cache(maxsize=64)
 def _ones(width: int) -> np.ndarray:
     return np.ones(width, np.float32)
+
+
+def _squared(rows: np.ndarray) -> np.ndarray:
+    """Give the sum of squares of each row."""
+    squared: np.ndarray = np.matmul(rows[:, None, :], rows[:, :, None]).reshape(-1)
+    return squared
 
 
 def statistics_of(rows: np.ndarray) -> np.ndarray:
@@ -28,7 +46,7 @@ def statistics_of(rows: np.ndarray) -> np.ndarray:
         if not np.isfinite(mean).all():
             return _statistics_with_holes(rows)
         apart = rows - mean[:, None]
-        square = np.einsum("ij,ij->i", apart, apart)
+        square = _squared(apart)
         zeros = (rows == 0).astype(np.float32) @ ones
         found = np.zeros((len(rows), len(STATISTICS)), np.float32)
         found[:, 0], found[:, 1], found[:, 3] = mean, np.sqrt(square / width), zeros / width
@@ -45,32 +63,29 @@ def _statistics_with_holes(rows: np.ndarray) -> np.ndarray:
     return np.stack([*(np.ma.filled(part, np.inf) for part in parts), zeros, bad], axis=1)
 
 
-def change_of(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Give in two columns the root mean square of each row before, and |change| / |before|; infinite if not finite."""
+def squares_of(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Give in two columns the mean square of each row before, and that of its change."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares: np.ndarray = np.stack([_squared(before), _squared(after - before)], axis=1) / before.shape[1]
+    return squares
+
+
+def change_of(weight: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the root of mean squares of weights, and |change| / |weight|; infinite if not finite, NaN if unknown."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        change = after - before
-        moved = np.einsum("ij,ij->i", change, change)
-        old = np.einsum("ij,ij->i", before, before)
-        ratio = np.where(old == 0, np.nan, _infinite(np.sqrt(moved / old)))
-    return np.stack([_infinite(np.sqrt(old / before.shape[1])), ratio], axis=1)
+        ratio = np.sqrt(change / weight)
+        return np.sqrt(weight), np.where(weight == 0, np.nan, np.where(np.isnan(weight), np.nan, infinite(ratio)))
 
 
-def _infinite(values: np.ndarray) -> np.ndarray:
+def infinite(values: np.ndarray) -> np.ndarray:
     """Write what is not finite as infinite: NaN stands for what was not measured."""
     return np.where(np.isfinite(values), values, np.inf)
 
 
 def octave_counts(rows: np.ndarray) -> np.ndarray:
     """Count the values of each row by sign and exponent, which are the first nine bits of a float32."""
-    codes = (np.ascontiguousarray(rows).view(np.uint32) >> 23) + 512 * np.arange(len(rows), dtype=np.uint32)[:, None]
-    counts = np.bincount(codes.reshape(-1), minlength=512 * len(rows)).reshape(len(rows), 512)
-    first, last = OCTAVES[0] + 127, OCTAVES[1] + 127
-    signed = []
-    for sign in (counts[:, :255], counts[:, 256:511]):  # the exponent 255 is not finite
-        kept = sign[:, first : last + 1].copy()
-        kept[:, 0] += sign[:, 1:first].sum(axis=1)  # what lies beyond the last octave counts in it
-        kept[:, -1] += sign[:, last + 1 :].sum(axis=1)
-        signed.append(kept)
-    zeros = counts[:, [0]] + counts[:, [256]]
-    joined: np.ndarray = np.concatenate([signed[1][:, ::-1], zeros, signed[0]], axis=1)
-    return joined
+    width = BUCKETS + 1
+    codes = _BUCKET_OF.take(np.ascontiguousarray(rows).view(np.uint32) >> 23)
+    codes += width * np.arange(len(rows))[:, None]
+    counts = np.bincount(codes.reshape(-1), minlength=width * len(rows)).reshape(len(rows), width)
+    return counts[:, :BUCKETS]

@@ -11,7 +11,9 @@ import torch
 from nbdebug.watch.norms import Norms
 from nbdebug.watch.sampling import Block
 
-__all__ = ["LayerName", "ParameterName", "Sample", "as_number"]
+__all__ = ["NO_SCALE", "LayerName", "ParameterName", "Sample", "as_number"]
+
+NO_SCALE = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Sample:
     outputs: list[Block] = field(default_factory=list)
     gradients: Norms | None = None
     used: Norms | None = None
-    scale: torch.Tensor | float = 1.0
-    used_scale: torch.Tensor | float = 1.0
+    scale: torch.Tensor | float = NO_SCALE
+    used_scale: torch.Tensor | float = NO_SCALE
     before: list[Block] = field(default_factory=list)
     after: list[Block] = field(default_factory=list)
 

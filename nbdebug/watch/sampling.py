@@ -37,6 +37,8 @@ class Block:
     def rows(self) -> np.ndarray:
         """Give one row of float32 for each tensor; a device is waited for here and nowhere else."""
         data = self.data
+        if type(data) is np.ndarray and data.dtype is _FLOAT:
+            return data.reshape(len(self.indices), self.size)
         if isinstance(data, torch.Tensor):
             data = data.to("cpu", torch.float32).numpy()
         rows: np.ndarray = np.asarray(data, np.float32).reshape(len(self.indices), self.size)
@@ -109,13 +111,14 @@ class Gather:
         """Give the samples in blocks; outputs that were written over since are left out and remembered."""
         plain = [call for call in calls if call[2] >= 0]
         blocks = None if self._plan is None else self._plan.blocks(plain)
-        if blocks is None:
-            groups = self._grouped(plain)
-            self._plan = _Plan(plain, groups) if _is_regular(plain, groups) else None
-            blocks = self._names.blocks(groups)
-        if len(plain) == len(calls):
+        if blocks is not None and len(plain) == len(calls):
             return blocks
-        return blocks + self._names.blocks(self._grouped([call for call in calls if call[2] < 0]))
+        with torch.no_grad():
+            if blocks is None:
+                groups = self._grouped(plain)
+                self._plan = _Plan(plain, groups) if _is_regular(plain, groups) else None
+                blocks = self._names.blocks(groups)
+            return blocks + self._names.blocks(self._grouped([call for call in calls if call[2] < 0]))
 
     def _grouped(self, calls: list[tuple[int, Any, int]]) -> Groups:
         groups: Groups = {}
@@ -144,7 +147,7 @@ class _Plan:
     """
 
     def __init__(self, calls: list[tuple[int, Any, int]], groups: Groups) -> None:
-        self.indices = [index for index, _, _ in calls]
+        self.indices = tuple(index for index, _, _ in calls)
         self.sizes = [output.numel() for _, output, _ in calls]
         found = {index: view for indices, views in groups.values() for index, view in zip(indices, views, strict=True)}
         self.shapes = [(found[index].shape, found[index].strides) for index in self.indices]
@@ -154,12 +157,11 @@ class _Plan:
     def blocks(self, calls: list[tuple[int, Any, int]]) -> list[Block] | None:
         """Give the samples, or None where something is not as it was."""
         try:
-            if [(i, t.numel(), t._version) for i, t, _ in calls] != [
-                (i, size, call[2]) for i, size, call in zip(self.indices, self.sizes, calls, strict=True)
-            ]:
+            indices, tensors, versions = zip(*calls, strict=True)
+            if indices != self.indices or versions != tuple([t._version for t in tensors]):
                 return None
-            memory = [t.detach().numpy() for _, t, _ in calls]
-            if any([m.dtype != _FLOAT for m in memory]):  # noqa: C419 - quicker than a generator
+            memory = [t.detach().numpy() for t in tensors]
+            if [m.size for m in memory] != self.sizes or any([m.dtype is not _FLOAT for m in memory]):  # noqa: C419
                 return None
             # Refused where the memory is no longer contiguous.
             views = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from nbdebug.watch.hooks import scaler_of_step
 from nbdebug.watch.norms import Norms, norms_of
 from nbdebug.watch.passes import Passes
-from nbdebug.watch.sample import Sample
+from nbdebug.watch.sample import NO_SCALE, Sample
 from nbdebug.watch.sampling import WeightViews
 
 __all__ = ["Followed", "Steps"]
@@ -150,10 +150,10 @@ class Steps:
         one.sample = None
         if self.passes.due:
             one.sample = self._measured_before(one)
-        self._began = time.perf_counter()
+        self._began = perf_counter()
 
     def _judge(self, one: Followed) -> None:
-        if not one.probes or any([p.grad is None for p in one.probes]):  # noqa: C419 - quicker than a generator
+        if not one.probes or one.probes[0].grad is None:
             found = [p for p in one.parameters if p.grad is not None]
             one.probes = [found[i] for i in sorted({0, len(found) // 2, len(found) - 1})] if found else []
         self.without_gradient += not one.probes and bool(one.parameters)
@@ -187,13 +187,13 @@ class Steps:
         if self.scale is not None:
             sample.scale = self.scale.detach().clone()
             pending = getattr(one.optimizer, "grad_scale", None)  # fused optimizers unscale by themselves
-            sample.used_scale = pending.detach().clone() if isinstance(pending, torch.Tensor) else 1.0
+            sample.used_scale = pending.detach().clone() if isinstance(pending, torch.Tensor) else NO_SCALE
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         one = self._of(optimizer)
         if one is None:
             return
-        seconds = time.perf_counter() - self._began
+        seconds = perf_counter() - self._began
         if one.sample is not None:
             if one.sample.used is None:  # the closure made the gradients
                 one.sample.used = norms_of([p.grad for p in one.parameters])

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from nbdebug.evidence.recording import LayerSeries, ParameterSeries, Series
 from nbdebug.watch.history import Track, Waterfall, capacity_for
-from nbdebug.watch.reducing import BUCKETS, STATISTICS, change_of, octave_counts, statistics_of
-from nbdebug.watch.sample import LayerName, ParameterName, Sample, as_number
+from nbdebug.watch.norms import together
+from nbdebug.watch.reducing import (
+    BUCKETS,
+    STATISTICS,
+    change_of,
+    infinite,
+    octave_counts,
+    squares_of,
+    statistics_of,
+)
+from nbdebug.watch.sample import NO_SCALE, LayerName, ParameterName, Sample, as_number
 from nbdebug.watch.sampling import Block
 
 __all__ = ["OutputTable", "Table", "WeightTable"]
 
+_Alike: TypeAlias = tuple[list[int], list[int], list[np.ndarray]]  # steps, tensors, and their rows at each step
 TOGETHER = 65_536  # elements that are reduced at a time: few operations, over what still fits into the cache
 
 
@@ -58,24 +69,10 @@ class OutputTable:
         """Reduce the outputs of all these steps; a module that was called twice has the mean of its calls."""
         if not samples:
             return
+        groups = _alike([sample.outputs for sample in samples])
         shape = (len(samples), len(self.layers), len(STATISTICS))
-        total, calls, top = np.zeros(shape), np.zeros(shape[:2]), np.zeros(shape[:2])
-        for places, indices, rows in _alike([sample.outputs for sample in samples]):
-            found = _reduced(statistics_of, rows).reshape(len(rows), len(indices), len(STATISTICS))
-            if len(set(indices)) == len(indices):
-                cells = np.ix_(places, indices)
-                total[cells] += found
-                calls[cells] += 1
-                top[cells] = np.maximum(top[cells], found[:, :, 2])
-                continue
-            for number, place in enumerate(places):
-                np.add.at(total[place], indices, found[number])
-                np.add.at(calls[place], indices, 1)
-                np.maximum.at(top[place], indices, found[number, :, 2])
-        missing = calls == 0
+        total, missing = (_once if _is_once(groups) else _several_times)(groups, shape)
         self._seen |= ~missing.all(axis=0)
-        total /= np.maximum(calls, 1)[:, :, None]
-        total[:, :, 2] = top
         self.table.extend(samples, total.transpose(0, 2, 1), np.repeat(missing[:, None], len(STATISTICS), axis=1))
         self._put_histogram(samples[-1])
 
@@ -130,13 +127,17 @@ class WeightTable:
         if not samples:
             return
         shape = (len(samples), len(self.parameters))
-        raw, used = np.full(shape, np.nan), np.full(shape, np.nan)
+        used = np.full(shape, np.nan)
+        for numbers, own in _by_optimizer(samples):
+            used[np.ix_(numbers, own)] = together([samples[number].used for number in numbers])
+        raw = used.copy()
         for number, sample in enumerate(samples):
-            assert sample.used is not None
-            used[number, sample.places] = sample.used.numpy() / as_number(sample.used_scale)
-            if sample.gradients is None or (sample.gradients is sample.used and sample.scale is sample.used_scale):
+            if sample.used_scale is not NO_SCALE:
+                used[number] /= as_number(sample.used_scale)
                 raw[number] = used[number]
-            else:
+            if sample.gradients is not None and (
+                sample.gradients is not sample.used or sample.scale is not sample.used_scale
+            ):
                 raw[number, sample.places] = sample.gradients.numpy() / as_number(sample.scale)
         totals = np.sqrt(np.stack([np.nansum(raw**2, axis=1), np.nansum(used**2, axis=1)], axis=1))
         compared = np.array([sample.gradients is not None for sample in samples])
@@ -150,13 +151,13 @@ class WeightTable:
         if not samples:
             return
         found = np.full((len(samples), 2, len(self.parameters)), np.nan)
-        for own in {id(sample.places): sample.places for sample in samples}.values():  # one optimizer after the other
-            numbers = np.array([number for number, sample in enumerate(samples) if sample.places is own])
+        for numbers, own in _by_optimizer(samples):
             old, new = ([getattr(samples[n], when) for n in numbers] for when in ("before", "after"))
             for (places, indices, before), (_, _, after) in zip(_alike(old), _alike(new), strict=True):
                 cells = np.ix_(numbers[places], own[indices])
-                pairs = _reduced(change_of, before, after).reshape(len(places), len(indices), 2)
+                pairs = infinite(_reduced(squares_of, before, after)).reshape(len(places), len(indices), 2)
                 found[:, 0][cells], found[:, 1][cells] = pairs[:, :, 0], pairs[:, :, 1]
+        found[:, 0], found[:, 1] = change_of(found[:, 0], found[:, 1])
         found[:, 0] *= self._roots
         self.changes.extend(samples, found, np.isnan(found))
 
@@ -176,9 +177,47 @@ class WeightTable:
         return self.norms.nbytes + self.gradients.nbytes + self.changes.nbytes
 
 
-def _alike(samples: list[list[Block]]) -> list[tuple[list[int], list[int], list[np.ndarray]]]:
+def _is_once(groups: list[_Alike]) -> bool:
+    """Whether each layer was called at most once at each step."""
+    named = [index for _, indices, _ in groups for index in indices]
+    return len(set(named)) == len(named) and all(len(set(places)) == len(places) for places, _, _ in groups)
+
+
+def _once(groups: list[_Alike], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Give the statistics of layers of which each was called once, and which are missing at which step."""
+    total, missing = np.zeros(shape), np.ones(shape[:2], bool)
+    for places, indices, rows in groups:
+        cells = np.ix_(places, indices)
+        total[cells] = _reduced(statistics_of, rows).reshape(len(rows), len(indices), len(STATISTICS))
+        missing[cells] = False
+    return total, missing
+
+
+def _several_times(groups: list[_Alike], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Do the same where some may have been called more than once: the mean of the calls, and the largest value."""
+    total, calls, top = np.zeros(shape), np.zeros(shape[:2]), np.zeros(shape[:2])
+    for places, indices, rows in groups:
+        found = _reduced(statistics_of, rows).reshape(len(rows), len(indices), len(STATISTICS))
+        for number, place in enumerate(places):
+            np.add.at(total[place], indices, found[number])
+            np.add.at(calls[place], indices, 1)
+            np.maximum.at(top[place], indices, found[number, :, 2])
+    total /= np.maximum(calls, 1)[:, :, None]
+    total[:, :, 2] = top
+    return total, calls == 0
+
+
+def _by_optimizer(samples: list[Sample]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Give the numbers of the samples of each optimizer, and the places of its parameters."""
+    every = {id(sample.places): sample.places for sample in samples}
+    if len(every) == 1:
+        return [(np.arange(len(samples)), samples[0].places)]
+    return [(np.array([n for n, sample in enumerate(samples) if sample.places is own]), own) for own in every.values()]
+
+
+def _alike(samples: list[list[Block]]) -> list[_Alike]:
     """Join blocks that hold the same tensors: the places of their steps, the tensors, and the rows of each step."""
-    groups: dict[tuple[int, int], tuple[list[int], list[int], list[np.ndarray]]] = {}
+    groups: dict[tuple[int, int], _Alike] = {}
     for place, blocks in enumerate(samples):
         for block in blocks:
             # One and the same tuple where nothing has changed: to hash a long one takes longer than to find it.
