@@ -56,7 +56,7 @@ build: env front  ## Make the sdist and the wheel in dist/.
 
 docs: pages  ## Write the generated pages, then build the site of the documentation in build/site/.
 	$(BIN)/python scripts/site_pages.py
-	@echo "Open build/site/index.html."
+	@echo "Open build/site/index.html, or with its search: $(BIN)/python -m http.server -d build/site"
 
 pages: env  ## Write only the generated pages of docs/ and the tables of README.md.
 	$(BIN)/python scripts/docs.py
