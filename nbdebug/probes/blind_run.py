@@ -15,7 +15,7 @@ from nbdebug.probes.overfit_one_batch import STEPS as MOST
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
-from nbdebug.twin.possible import one_answer_will_do
+from nbdebug.twin.possible import one_answer_will_do, takes_targets
 from nbdebug.twin.taps import tapped, tensors_in
 from nbdebug.twin.training import hurry, train_on
 
@@ -33,6 +33,8 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
         raise NotApplicable("there is no target apart from the inputs")
     if not _can_be_blinded(batch):
         raise NotApplicable("the inputs are not tensors with one row for each sample")
+    if twin.compute_loss is not None and not takes_targets(twin.fresh(), batch):
+        raise NotApplicable("compute_loss takes nothing but the inputs, so these are also what is asked for")
     told = twin.compute_loss is not None and _still_sees(twin, _same_for_all(batch))
     if told and not _is_label(batch):
         raise NotApplicable("compute_loss gives the model more than the inputs, so these cannot be taken away")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
-
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import TargetInfluence, TargetUse, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
-from nbdebug.subject.nest import Path
 from nbdebug.twin import Twin
 from nbdebug.twin.loss_box import LossBox, open_box
 from nbdebug.twin.loss_family import recognise
+from nbdebug.twin.target_use import influence_of_target
 from nbdebug.twin.task import class_dim
 
 __all__ = ["target_influence"]
@@ -30,44 +26,10 @@ def target_influence(twin: Twin, trial: TrialRun) -> TargetInfluence:
     if not batches[0].targets or not box.heads:
         raise NotApplicable("the batch has no target of its own")
     uses = [
-        TargetUse(name, tuple(target.shape), _influence(box, name), _fits(box, name, batches))
+        TargetUse(name, tuple(target.shape), influence_of_target(box, name), _fits(box, name, batches))
         for name, target in batches[0].targets.items()
     ]
     return TargetInfluence(box.place, tuple(uses), _wants_one_answer(box))
-
-
-def _influence(box: LossBox, name: str) -> float:
-    path, output = _made_up(box)
-    real = box.loss(path, output)
-    changes = []
-    for kind in ("roll", "turn"):
-        other = box.batch.map_targets(lambda key, t, kind=kind: _other(t, kind) if key == name else t)  # type: ignore[misc]
-        changes.append(abs(box.loss(path, output, other) - real))
-    size = max(abs(real), 1e-12)
-    return max((math.inf if math.isnan(change) else change / size for change in changes), default=0.0)
-
-
-def _made_up(box: LossBox) -> tuple[Path, torch.Tensor]:
-    """Give outputs of all sorts: equal scores, as a head that starts at zero gives, are as good for any target."""
-    path, output = next(iter(box.heads.items()))
-    generator = torch.Generator().manual_seed(0)
-    free = output + torch.randn(output.shape, generator=generator).to(output) * (1 + output.abs().mean())
-    inside = (0.2 + 0.6 * torch.rand(output.shape, generator=generator)).to(output)
-    return path, next((values for values in (free, inside) if math.isfinite(box.loss(path, values))), output)
-
-
-def _other(target: torch.Tensor, kind: str) -> torch.Tensor:
-    """Give other values of the same kind: those of the next sample, or the mirrored ones."""
-    if kind == "roll":
-        return target.roll(1, 0) if target.dim() else target
-    if target.dtype == torch.bool:
-        return ~target
-    low, high = target.min(), target.max()
-    if bool(low == high):
-        return torch.where(target > 0, target - 1, target + 1).to(target.dtype)
-    valid = target >= 0 if not target.is_floating_point() else torch.ones_like(target, dtype=torch.bool)
-    low = target[valid].min() if bool(valid.any()) else low
-    return torch.where(valid, low + high - target, target)  # a negative class id says: ignore
 
 
 def _fits(box: LossBox, name: str, batches: list[Batch]) -> bool:

@@ -18,11 +18,13 @@ from nbdebug.twin import Twin
 from nbdebug.twin.loss_box import LossBox, open_box
 from nbdebug.twin.loss_family import Family
 from nbdebug.twin.loss_floor import SCALES, aligned
+from nbdebug.twin.target_use import influence_of_target
 from nbdebug.twin.task import class_dim
 
-__all__ = ["asks_for_labels", "one_answer_will_do", "share_of_possible"]
+__all__ = ["asks_for_labels", "one_answer_will_do", "share_of_possible", "takes_targets"]
 
 ROUNDS = 60
+ROUNDING = 1e-7  # in single precision; a target that is used gives far more
 NOTHING = 0.02  # of the loss: so near are two losses that count as the same
 
 
@@ -62,8 +64,11 @@ def _allowed(twin: Twin, batch: Batch) -> tuple[float, float, float] | None:
 def asks_for_labels(twin: Twin, batch: Batch) -> bool:
     """Whether the right class for every sample would give a lower loss than the answers that the twin has come to.
 
-    If not, the loss asks for something else: for steps of a scale, or for those labels only that were rewarded.
+    If not, the loss asks for something else: for steps of a scale, for those labels only that were rewarded, or for
+    the input again, with labels that lie beside it.
     """
+    if not takes_targets(twin, batch):
+        return False
     head = _only_head(twin, batch)
     if head is None:
         return True
@@ -73,6 +78,17 @@ def asks_for_labels(twin: Twin, batch: Batch) -> bool:
     now = box.loss(path, output)
     best = min((box.loss(path, right * scale) for scale in SCALES), default=math.nan) if right is not None else math.nan
     return not (math.isfinite(best) and math.isfinite(now)) or best < now - NOTHING * max(abs(best), abs(now))
+
+
+def takes_targets(twin: Twin, batch: Batch) -> bool:
+    """Whether the loss is another one with other targets; an auto-encoder's does not look at the labels beside it."""
+    try:
+        box = _box(twin, batch)
+        return not box.heads or any(influence_of_target(box, name) > ROUNDING for name in batch.targets)
+    except NbdebugError:
+        raise
+    except Exception:
+        return True
 
 
 def _only_head(twin: Twin, batch: Batch) -> tuple[LossBox, Path, torch.Tensor] | None:
