@@ -57,7 +57,7 @@ def initialisation_off_scale(
 def _harm(start: RescaledStart, gain: float, head_start: float) -> Severity | None:
     """Judge what the weights cost: the training, its beginning, or only the first loss."""
     if start.gain >= gain or not math.isfinite(start.gain):
-        return "bug"
+        return "note" if start.is_made_up_for else "bug"
     if start.head_start <= head_start:
         return None
     return "suspect" if start.gain > 0 else "note"

@@ -79,6 +79,11 @@ class RescaledStart:
         return max(lower) / max(abs(self.rescaled[0]), 1e-12)
 
     @property
+    def is_made_up_for(self) -> bool:
+        """Whether the training as it is has come further in the end, wherever it began."""
+        return bool(self.rescaled) and _end(self.as_is, self.rescaled) < _end(self.rescaled, self.as_is)
+
+    @property
     def head_start(self) -> float:
         """How much lower the first loss is with the weights to scale, as a share of itself."""
         return (self.as_is[0] - self.rescaled[0]) / max(abs(self.rescaled[0]), 1e-12) if self.rescaled else 0.0

@@ -38,7 +38,7 @@ def _facts(call: Call, *, is_head: bool) -> list[WeightFacts]:
         if weight.dim() < 2 or not weight.is_floating_point() or (1 in weight.shape[:1] and weight.dim() > 2):
             continue
         fan_in, fan_out = _fans(call, weight)
-        gates = max(1, weight.shape[0] // weight.shape[1]) if isinstance(call.module, nn.RNNBase) else 1
+        gates = max(1, weight.shape[0] // call.module.hidden_size) if isinstance(call.module, nn.RNNBase) else 1
         low = math.sqrt(1 / (3 * max(fan_in, fan_out // gates)))  # torch's default: uniform in ±1/√fan
         high = TANH_GAIN * math.sqrt(2 / fan_in)  # He, with room for a gain
         std = float(weight.detach().double().square().mean().sqrt())
