@@ -52,9 +52,9 @@ def _trial(number: int, outcomes: Sequence[Any]) -> list[str]:
     return [
         f"\n## Blind trial {number}\n",
         "Faulty and healthy set-ups written apart from the checks, in other styles than the patients (`tests/unseen/`, "
-        "`tests/zoo/odd_*.py`), and run once before anything was changed for them: the figures to expect on code that "
-        "nobody here has seen. False alarms have been mended in their mechanism since; `STILL_MISSED` in "
-        "`tests/test_unseen.py` lists the faults that no check tells yet.\n",
+        "`tests/zoo/odd_*.py`, `tests/zoo/tutorial_*.py`), and run once before anything was changed for them: the "
+        "figures to expect on code that nobody here has seen. False alarms have been mended in their mechanism since; "
+        "`STILL_MISSED` in `tests/test_unseen.py` lists the faults that no check tells yet.\n",
         _markdown_table(HEAD, _summary(outcomes)),
         *(f"\n{title}:\n\n" + "\n".join(f"- {item}" for item in items) for title, items in lists.items() if items),
     ]

@@ -13,7 +13,7 @@ import nbdebug
 from nbdebug.decision_tree import TREE
 from nbdebug.registry import registry
 from nbdebug.watch.judging import judged
-from tests.clinic import Healthy, Patient, all_healthy, all_patients, all_recorded
+from tests.clinic import ONCE_ALARMED, Healthy, Patient, all_healthy, all_patients, all_recorded
 
 CHECKS = sorted(registry.load().checks)
 
@@ -44,8 +44,13 @@ def test_finds_its_patient(patient: Patient) -> None:
         assert any(finding.where in places for finding in result.findings), [f.where for f in result.findings]
 
 
-# A third of the zoo is quick enough for every run; `make test-slow` takes the rest.
-ZOO = [pytest.param(h, id=h.name, marks=[pytest.mark.slow] * (index % 3 > 0)) for index, h in enumerate(all_healthy())]
+def seldom(index: int, setup: Healthy) -> list[pytest.MarkDecorator]:
+    """Give a third of the zoo to every run, with what once raised an alarm; `make test-slow` takes the rest."""
+    always = setup.name in ONCE_ALARMED or (index % 3 == 0 and not setup.is_tutorial)
+    return [] if always else [pytest.mark.slow]
+
+
+ZOO = [pytest.param(h, id=h.name, marks=seldom(index, h)) for index, h in enumerate(all_healthy())]
 
 
 @pytest.mark.parametrize("setup", ZOO)

@@ -11,17 +11,26 @@ from tests.unseen import Unseen, all_unseen
 
 # What the checks missed or placed wrongly when they first saw it stays in every run; `make test-slow` takes the rest.
 ONCE_MISSED = (
+    "average_taken_back",
     "clamped_for_bce",
     "copy_is_trained",
+    "epochs_counted_in_batches",
+    "half_precision_throughout",
     "labels_of_the_neighbour",
+    "lstm_over_the_samples",
     "momentum_without_end",
+    "never_back_to_training",
+    "place_in_the_batch",
     "scale_read_as_a_number",
     "step_before_backward",
     "targets_scaled_in_training_only",
+    "weights_of_classes_drawn",
 )
-# What a third round showed and no check tells yet; benchmarks/results/blind_trial_3.jsonl has what was said instead.
+# What later rounds showed and no check tells yet; benchmarks/results/blind_trial_*.jsonl has what was said instead.
 STILL_MISSED = (
     "answer_as_the_beginning",
+    "code_that_says_nothing",
+    "divergence_without_logarithm",
     "filled_up_behind",
     "first_kind_twice",
     "likelihood_brought_down",
@@ -29,9 +38,11 @@ STILL_MISSED = (
     "noise_drawn_twice",
     "optimizer_of_the_older_copy",  # found, at the model instead of its part
     "other_words_hidden",
-    "place_in_the_batch",
+    "rate_taken_for_its_logarithm",
     "reward_of_the_best_action",
     "shared_out_among_samples",
+    "strangers_drawn_near",
+    "sums_over_neighbours",
     "values_against_all_rewards",
 )
 
@@ -48,7 +59,7 @@ STRANGERS = [pytest.param(u, id=u.name, marks=marks(u.name)) for u in all_unseen
 def test_names_checks_that_exist() -> None:
     """What would tell the author is the id of a check, and the first of them is the best."""
     known = registry.load().checks
-    assert len(all_unseen()) >= 75 and {u.name for u in all_unseen()} >= set(ONCE_MISSED)
+    assert len(all_unseen()) >= 130 and {u.name for u in all_unseen()} >= set(ONCE_MISSED)
     assert all(u.accepted and set(u.accepted) <= set(known) for u in all_unseen())
 
 

@@ -10,8 +10,10 @@ import torch
 from tests.clinic import Healthy, all_healthy
 from tests.training import train
 
+ZOO = [pytest.param(h, id=h.name, marks=[pytest.mark.slow] * h.is_tutorial) for h in all_healthy()]
 
-@pytest.mark.parametrize("setup", all_healthy(), ids=lambda h: h.name)
+
+@pytest.mark.parametrize("setup", ZOO)
 def test_trains_to_a_good_result(setup: Healthy) -> None:
     """The loss comes down as far as it should, and the answers are right on data that were not trained on."""
     torch.manual_seed(0)

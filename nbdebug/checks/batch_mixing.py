@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.evidence import BatchMixing
+from nbdebug.evidence import BatchMixing, BatchOrder
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
@@ -13,11 +13,17 @@ __all__ = ["batch_mixing"]
 
 
 @check(explains=("inputs-ignored", "batch-not-memorised"))
-def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Finding]:  # Karpathy's recipe: must be 0
+def batch_mixing(
+    mixing: BatchMixing,
+    order: BatchOrder | None,
+    *,
+    influence: float = 1e-3,  # Karpathy's recipe: must be 0
+) -> Iterator[Finding]:
     """The prediction for one sample depends on the other samples in its batch.
 
-    In eval mode a prediction has to be the same whatever else is in the batch. nbdebug replaces one sample and looks
-    at the outputs of the others, module by module.
+    In eval mode a prediction has to be the same whatever else is in the batch, and wherever in it the sample stands.
+    nbdebug replaces one sample and looks at the outputs of the others, module by module; then it runs the same samples
+    in another order.
 
     Why it matters: information flows between samples, usually because of a `view` or `reshape` where a `transpose`
     or `permute` was meant, or a softmax or mean over dimension 0. The loss may still fall, but the model learns
@@ -27,6 +33,8 @@ def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Fi
     recurrent layer without batch_first=True.
     """
     if mixing.influence <= max(influence, 10 * mixing.noise):
+        if order is not None and order.influence > max(influence, 10 * order.noise):
+            yield _by_place(order, influence)
         return
     meant = mixing.batch_statistics or mixing.added or not mixing.sure
     doubt = ""
@@ -49,6 +57,24 @@ def batch_mixing(mixing: BatchMixing, *, influence: float = 1e-3) -> Iterator[Fi
         },
         remedies=_remedies(mixing.first_module),
         exhibit=Bars(("changed by replacing", "changed by repeating"), (mixing.influence, mixing.noise), log=True),
+    )
+
+
+def _by_place(order: BatchOrder, influence: float) -> Finding:
+    """Tell what depends on the place of a sample in its batch, though not on the other samples."""
+    return Finding(
+        f"The same {order.samples} samples in another order get other outputs, by up to {order.influence:.1%} of their "
+        f"size, first {order.place or 'in the model'}: what is said about a sample depends on its place in the batch.",
+        where=order.first or "model",
+        severity="bug",
+        evidence={
+            "influence": order.influence,
+            "noise": order.noise,
+            "threshold": max(influence, 10 * order.noise),
+            "source": "a healthy model gives exactly 0 in eval mode",
+        },
+        remedies=_remedies(""),
+        exhibit=Bars(("changed by the order", "changed by luck"), (order.influence, order.noise), log=True),
     )
 
 

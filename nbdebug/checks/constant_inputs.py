@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,7 +30,7 @@ def constant_inputs(
 
     nbdebug looks for inputs in which no sample differs from another, for samples that are one value all over although
     different answers are asked for them, and for columns that never change. A mask, a column of ones or a blank sample
-    that belongs to one class is none of this.
+    that mostly belongs to one class is none of this.
 
     Why it matters: what does not differ cannot tell anything. A file that was not found, a wrong path to a buffer or a
     transform that overwrites its result often shows only here.
@@ -73,7 +74,9 @@ def _columns(part: PartFacts, sweep: LoaderSweep) -> Finding:
 def _blank_samples(sweep: LoaderSweep, blank_share: float) -> Iterator[Finding]:
     share, which = float(sweep.blank.mean()), sweep.indices[sweep.blank]
     answers = {name: np.unique(labels[sweep.blank]) for name, labels in sweep.labels.items()}
-    contradictory = [name for name, found in answers.items() if len(found) > 1]
+    contradictory = [
+        name for name, found in answers.items() if len(found) > 1 and not _tells(sweep.labels[name], sweep.blank)
+    ]
     yield Finding(
         f"{int(sweep.blank.sum())} of {sweep.seen} samples are one value all over"
         + (f", and {len(answers[contradictory[0]])} different answers are asked for them" if contradictory else "")
@@ -83,3 +86,15 @@ def _blank_samples(sweep: LoaderSweep, blank_share: float) -> Iterator[Finding]:
         evidence={"share": share, "first samples": which[:10].tolist(), "threshold": blank_share, "source": SOURCE},
         remedies=(Remedy("Look at one of them.", f"loader.dataset[{which[0]}]"),),
     )
+
+
+def _tells(labels: np.ndarray, blank: np.ndarray, p: float = 1e-3) -> bool:
+    """Whether most of the samples that are one value all over have one answer, and more of them than by chance.
+
+    A text of one word said again and again is such a sample, and no sample that was lost.
+    """
+    values, counts = np.unique(labels[blank], return_counts=True)
+    size, hits = int(counts.sum()), int(counts.max())
+    share = float(np.mean(labels == values[counts.argmax()]))
+    by_chance = sum(math.comb(size, k) * share**k * (1 - share) ** (size - k) for k in range(hits, size + 1))
+    return 2 * hits > size and by_chance * len(values) < p

@@ -15,8 +15,8 @@ __all__ = ["left_in_eval_mode"]
 def left_in_eval_mode(modes: StepModes) -> Iterator[Finding]:
     """Training steps run while the model is in eval mode.
 
-    nbdebug finds the modules that behave differently in the two modes, runs your train_step on a copy, and looks at
-    their mode within it. A batch normalisation that stays frozen while the rest trains is fine.
+    nbdebug finds the modules that behave differently in the two modes, runs your train_step on a copy twice, and looks
+    at their mode within it. A batch normalisation that stays frozen while the rest trains is fine.
 
     Why it matters: in eval mode dropout does nothing and batch normalisation uses and keeps its old statistics. The
     model trains without the regularisation that you gave it, and with statistics that never fit.
@@ -25,6 +25,9 @@ def left_in_eval_mode(modes: StepModes) -> Iterator[Finding]:
     """
     if modes.whole_in_eval or (modes.put_to_eval and len(modes.put_to_eval) == len(modes.sensitive)):
         yield _finding(modes, "Your train_step puts the model into eval mode and trains it there", "bug")
+    elif modes.left_in_eval and len(modes.left_in_eval) == len(modes.sensitive):
+        says = "Your train_step leaves the model in eval mode, so that the step after it trains the model there"
+        yield _finding(modes, says, "suspect")  # a loop may call train() before each step
     elif modes.has_step and not modes.handed_training and modes.eval_as_handed:
         yield _finding(modes, "The model is in eval mode, and your train_step trains it so", "suspect")
     elif not modes.has_step and not modes.handed_training:

@@ -14,7 +14,7 @@ __all__ = ["samples_dropped"]
 KEEP = Patch("keep-every-sample")
 
 
-@check
+@check(explains=("constant-targets", "repeated-batches", "single-class-batches", "split-shift"))
 def samples_dropped(
     order: EpochOrder,
     *,
@@ -46,7 +46,8 @@ def samples_dropped(
             )  # fmt: skip
         return
     covered = order.distinct_in_two + order.elsewhere
-    moves_on = order.distinct_in_two > 1.05 * order.distinct or order.drawn > order.distinct
+    by_chance = order.drawn > order.distinct  # with replacement, a second pass shows whether there is more to come
+    moves_on = order.distinct_in_two > (order.distinct if by_chance else 1.05 * order.distinct)
     missing = order.total - min(covered, order.total)
     if missing > dropped * order.total and not moves_on:
         grave = missing > unseen * order.total

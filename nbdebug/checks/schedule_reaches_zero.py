@@ -22,7 +22,8 @@ def schedule_reaches_zero(
     """The scheduler takes the learning rate to nothing after a few steps.
 
     nbdebug steps a copy of the scheduler and notes the rates. It cannot know whether you step it once a batch or once
-    an epoch, so only what is too early for both is reported as a suspicion.
+    an epoch, so only what is too early for both is reported as a suspicion. A scheduler that your train_step steps by
+    itself is watched while that is called on a copy.
 
     Why it matters: once the rate is at zero nothing is learned any more, whatever the loss says. The usual slip is a
     schedule made for epochs that is stepped once a batch.
@@ -50,7 +51,7 @@ def _stays(schedule: Schedule, index: int, nothing: float) -> bool:
 def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding:
     return Finding(
         f"The learning rate of {schedule.name} {what}.",
-        where="scheduler",
+        where="train_step" if schedule.in_step else "scheduler",
         severity=severity,  # type: ignore[arg-type]
         evidence={
             "step": step,
@@ -62,7 +63,7 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
             Remedy(
                 "Make the schedule as long as the training.",
                 "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs * len(loader))",
-                Patch("slow-schedule", {"times": 100}),
+                None if schedule.in_step else Patch("slow-schedule", {"times": 100}),
             ),
         ),
         exhibit=Lines(

@@ -14,11 +14,15 @@ LOOP = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\nopt
 
 
 @check(explains=("batch-not-memorised", "loss-flat"))
-def step_never_taken(loop: LoopFacts) -> Iterator[Finding]:
-    """The training step does not train: backward or step is missing, or they stand in the wrong order.
+def step_never_taken(
+    loop: LoopFacts,
+    *,
+    kept: float = 0.05,  # of a step; projections and slow weights that are meant leave more of it
+) -> Iterator[Finding]:
+    """The training step does not train: backward or step is missing, they stand in the wrong order, or it is undone.
 
     nbdebug calls your training step on a copy, or watches your own loop: forward, backward, the optimizer's step and
-    the weights.
+    the weights, right after it and when the call ends.
 
     Why it matters: the loop runs, the loss is printed, and nothing is ever learned.
 
@@ -28,6 +32,8 @@ def step_never_taken(loop: LoopFacts) -> Iterator[Finding]:
         yield _fails(loop)
         return
     reason = _reason(loop)
+    if not reason and loop.kept < kept:
+        yield _taken_back(loop, kept)
     if reason:
         yield Finding(
             f"In {loop.count} {loop.unit}, {reason} ({loop.backwards} backward passes, {loop.steps} steps, weights "
@@ -42,6 +48,20 @@ def step_never_taken(loop: LoopFacts) -> Iterator[Finding]:
             },
             remedies=(Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),),
         )
+
+
+def _taken_back(loop: LoopFacts, kept: float) -> Finding:
+    return Finding(
+        f"In {loop.count} {loop.unit}, no more than {loop.kept:.1%} of what the optimizer changed is left when the "
+        "call ends: other weights are written over it.",
+        where=loop.place,
+        severity="suspect",
+        evidence={"share of a step that is left": loop.kept, "threshold": kept, "source": "what the loop did"},
+        remedies=(
+            Remedy("Look for load_state_dict, copy_ or .data behind the step; an average is read, not written back."),
+            Remedy("Write the loop in this order.", LOOP, Patch("plain-loop")),
+        ),
+    )
 
 
 def _fails(loop: LoopFacts) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import OptimizerFacts
+from nbdebug.evidence import EPS_STORED, OptimizerFacts
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
@@ -26,15 +26,19 @@ USUAL = {
 def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
     """A setting of the optimizer lies outside the range with which networks are known to train.
 
-    nbdebug reads betas, eps, momentum, alpha and dampening of every parameter group.
+    nbdebug reads betas, eps, momentum, alpha and dampening of every parameter group, and rounds eps to the precision of
+    the parameters.
 
-    Why it matters: a slipped digit (0.09 for 0.9, 1e8 for 1e-8) does not raise an error; it only stops learning.
+    Why it matters: a slipped digit (0.09 for 0.9, 1e8 for 1e-8) does not raise an error; it only stops learning. An eps
+    that half precision rounds to zero no longer keeps a gradient of zero from being divided by zero.
 
     What to try: leave everything but the learning rate at its default until the model learns.
     """
     if optimizer.assumed:
         raise NotApplicable("no optimizer was given")
     for index, group in enumerate(optimizer.groups):
+        if group.get("eps", 0.0) > 0 == group.get(EPS_STORED):
+            yield _lost_eps(optimizer.name, index, group["eps"])
         for name, (low, high, usual) in USUAL.items():
             value = group.get(name)
             if value is None or low <= value <= high:
@@ -53,3 +57,21 @@ def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
                     ),
                 ),
             )
+
+
+def _lost_eps(optimizer: str, index: int, eps: float) -> Finding:
+    return Finding(
+        f"The eps of {optimizer}, {eps:g}, is zero in the precision of the parameters, so a parameter whose gradient "
+        "is zero, or too small to be squared, becomes 0/0.",
+        where=f"optimizer.param_groups[{index}]",
+        severity="suspect",
+        evidence={"eps": eps, EPS_STORED: 0.0, "threshold": 0, "source": "rounding to half precision"},
+        remedies=(
+            Remedy("Keep the parameters in float32, and compute in half precision.", "with torch.autocast(device): …"),
+            Remedy(
+                "Or take an eps that half precision can hold.",
+                f'optimizer.param_groups[{index}]["eps"] = 1e-4',
+                Patch("set-optimizer-option", {"option": "eps", "value": 1e-4}),
+            ),
+        ),
+    )

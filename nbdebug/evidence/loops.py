@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from nbdebug.errors import NotApplicable
 
-__all__ = ["Loop", "LoopFacts", "LoopStep", "OptimizerFacts", "Schedule"]
+__all__ = ["EPS_STORED", "Loop", "LoopFacts", "LoopStep", "OptimizerFacts", "Schedule"]
+
+EPS_STORED = "eps as stored"
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,8 @@ class LoopStep:
 
     `leftover` is the norm of gradients from before an optimizer step that were still there when the next backward
     pass began; `raw_norm` and `used_norm` are the gradient's norm after backward and when the optimizer used it.
+    `change` is how far the weights are from where they were before the call, and `stepped` how far the optimizer moved
+    them within it.
     """
 
     loss: float
@@ -28,6 +32,7 @@ class LoopStep:
     step_without_gradient: bool
     training_mode: bool
     keeps_graph: bool
+    stepped: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class LoopFacts:
 
     `place` is what to call the loop, and `unit` what was counted. Of `judged` steps that could be looked at, `dirty`
     began with gradients of an earlier step, of norm `leftover` where it is known. `idle` steps found no gradient.
-    `late` says that each step uses the gradients of the batch before.
+    `late` says that each step uses the gradients of the batch before. `kept` is the largest share of what the optimizer
+    changed in a step that was still there after the call.
     """
 
     place: str
@@ -70,6 +76,7 @@ class LoopFacts:
     used_norms: tuple[float, ...] = ()
     error: str = ""
     stepped_first: bool = False
+    kept: float = 1.0
 
     def require(self) -> None:
         """Refuse to judge a step that does not run."""
@@ -79,16 +86,20 @@ class LoopFacts:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rates that a scheduler would give, step by step, without training."""
+    """The learning rates that a scheduler would give, step by step; `in_step` says that train_step itself steps it."""
 
     name: str
     rates: tuple[float, ...]
     per_epoch_batches: int | None
+    in_step: bool = False
 
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """The settings of the optimizer, one dict of plain numbers for each parameter group."""
+    """The settings of the optimizer, one dict of plain numbers for each parameter group.
+
+    Where there is an eps, `EPS_STORED` is what is left of it in the precision of the parameters.
+    """
 
     name: str
     groups: tuple[dict[str, float], ...]

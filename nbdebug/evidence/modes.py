@@ -75,7 +75,8 @@ class StepModes:
 
     `handed_training` is the mode of the whole model as it was handed over. `put_to_eval` are the modules that were in
     training mode before the user's step and in eval mode within it; `eval_as_handed` says that a step from the state as
-    handed over runs in eval mode, None when no step was given.
+    handed over runs in eval mode, None when no step was given. `left_in_eval` are the modules that the step trains in
+    training mode when it is called once, and in eval mode when it is called again.
     """
 
     handed_training: bool
@@ -84,6 +85,7 @@ class StepModes:
     put_to_eval: tuple[str, ...] = ()
     whole_in_eval: bool = False
     eval_as_handed: bool | None = None
+    left_in_eval: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

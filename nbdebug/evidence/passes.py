@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nbdebug.evidence.tensors import TensorFacts
 
-__all__ = ["BatchMixing", "FirstPass", "LayerFacts", "ParameterFacts", "Task", "TrialRun"]
+__all__ = ["BatchMixing", "BatchOrder", "FirstPass", "LayerFacts", "ParameterFacts", "Task", "TrialRun"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,21 @@ class FirstPass:
     output: TensorFacts | None
     layers: tuple[LayerFacts, ...]
     parameters: tuple[ParameterFacts, ...]
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """How much a sample's own output changes when the same samples come in another order, in eval mode.
+
+    `influence` is relative to the size of the outputs, and `noise` the change by other luck alone; `first` is the first
+    module at which a sample has not kept its values.
+    """
+
+    influence: float
+    noise: float
+    first: str
+    place: str
+    samples: int
 
 
 @dataclass(frozen=True)

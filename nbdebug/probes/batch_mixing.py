@@ -16,7 +16,7 @@ from nbdebug.twin.layout import change_of, spill, steady_prime
 from nbdebug.twin.locate import Place, Recording, aligned, first_place, jittered, record
 from nbdebug.twin.samples import Samples, samples_of
 
-__all__ = ["batch_mixing"]
+__all__ = ["batch_mixing", "reference_run", "settle_and_shake"]
 
 TELLS = 1e-4  # relative change of an untouched sample that no rounding explains
 ADDED = 0.5  # of the features at most are about the whole batch where such numbers are added to a sample's own
@@ -27,7 +27,7 @@ def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
     """Replace one sample of a batch and compare what the others get, in eval mode, module by module."""
     require_run(trial)
     samples = samples_of(twin)
-    _settle_and_shake(twin, samples)
+    settle_and_shake(twin, samples)
     found = _mixing(twin, samples)
     if samples.sure or found.influence <= TELLS:
         return found
@@ -39,16 +39,16 @@ def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
     return replace(found, sure=either)
 
 
-def _settle_and_shake(twin: Twin, samples: Samples) -> None:
+def settle_and_shake(twin: Twin, samples: Samples) -> None:
     """Give lazy layers their parameters, then shake all of them: what begins at zero hides what lies before it."""
     with twin.mode(training=False), torch.no_grad():
-        _reference(twin, samples)
+        reference_run(twin, samples)
     jittered(twin.model)
 
 
 def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
     with twin.mode(training=False), torch.no_grad():
-        samples, reference, whole = _reference(twin, samples)
+        samples, reference, whole = reference_run(twin, samples)
         if reference.predicted is None:
             raise NotApplicable("the model returns no tensor")
         if samples.count < 3:
@@ -77,7 +77,7 @@ def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
     )
 
 
-def _reference(twin: Twin, samples: Samples) -> tuple[Samples, Recording, bool]:
+def reference_run(twin: Twin, samples: Samples) -> tuple[Samples, Recording, bool]:
     """Run as few samples as tell them from other dimensions; all of them where the model wants its batch size."""
     shapes = {n for p in twin.model.parameters() if not torch.nn.parameter.is_lazy(p) for n in p.shape}
     few = samples.head(steady_prime(samples.count, samples.lengths | shapes))

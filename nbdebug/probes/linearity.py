@@ -16,6 +16,7 @@ from nbdebug.subject import Batch
 from nbdebug.subject.loss import main_output
 from nbdebug.twin import Twin
 from nbdebug.twin.activations import unit_dim
+from nbdebug.twin.graph import builds_on
 from nbdebug.twin.taps import tapped
 from nbdebug.twin.trace import Call, Trace, owned_matrices, traced, weighted_calls
 
@@ -81,6 +82,8 @@ def _deviation(twin: Twin, batch: Batch) -> float:
     _, turned = _lookups(twin, other)[0], _answer(twin, other)
     if float((plain - plain[:1]).abs().max()) <= 1e-9 * float(plain.abs().max()):
         raise NotApplicable("the answer is the same for all samples")
+    if float((plain - turned).abs().max()) <= 1e-9 * float(plain.abs().max()):
+        raise NotApplicable("the answers stay as they are when the samples exchange their inputs")
     worst: dict[str, float] = {}
     for share in (*MIXES, *FAR_MIXES):
         mixed = _mixed_answer(twin, batch, other, looked_up, share).detach()
@@ -160,10 +163,7 @@ def _pairs(trace: Trace) -> tuple[tuple[LinearPair, ...], tuple[LinearPair, ...]
 
 
 def _builds_on(second: Call, first: Call) -> bool:
-    given, made = second.inputs[0], first.output
-    if made is None or not made.requires_grad or not given.requires_grad:
-        return False
-    return torch.autograd.grad(given.sum(), made, retain_graph=True, allow_unused=True)[0] is not None
+    return first.output is not None and builds_on(second.inputs[0], first.output)
 
 
 def _width(call: Call) -> int:

@@ -73,6 +73,7 @@ def loop_facts(loop: Loop) -> LoopFacts:
         used_norms=tuple(call.used_norm for call in calls),
         error=loop.error,
         stepped_first=loop.stepped_first,
+        kept=max((call.change / call.stepped for call in calls if call.stepped > 0), default=1.0) if alike else 1.0,
     )
 
 
@@ -95,6 +96,7 @@ class _Notes:
         self._handles: list[Any] = [
             twin.model.register_forward_hook(self._after_forward),
             twin.optimizer.register_step_pre_hook(self._before_step),
+            twin.optimizer.register_step_post_hook(self._after_step),
             *(p.register_post_accumulate_grad_hook(self._accumulated) for p in self.held if p.requires_grad),
         ]
 
@@ -117,7 +119,7 @@ class _Notes:
         self._clear()
         loss = self.twin.user_step(batch.clone())
         now = [p.detach().clone() for p in self.held]
-        change = math.sqrt(sum(float((a - b).abs().square().sum()) for a, b in zip(now, self.before, strict=True)))
+        change = _distance(now, self.before)
         self.before = now
         return LoopStep(
             loss=_number(loss),
@@ -128,6 +130,7 @@ class _Notes:
             raw_norm=self._raw_norm(batch),
             used_norm=self.used_norm,
             change=change,
+            stepped=self.stepped,
             step_without_gradient=self.idle_step,
             training_mode=self.training,
             keeps_graph=isinstance(loss, torch.Tensor) and loss.requires_grad,
@@ -152,7 +155,7 @@ class _Notes:
 
     def _clear(self) -> None:
         self.forwards = self.backwards = self.steps = 0
-        self.leftover = self.used_norm = 0.0
+        self.leftover = self.used_norm = self.stepped = 0.0
         self.idle_step, self.training = False, True
         self._raw: dict[int, float] = {}
 
@@ -183,9 +186,17 @@ class _Notes:
         self.used_norm = self._gradient_norm()
         self.idle_step = self.idle_step or self.used_norm == 0.0
         self._stepped_since_backward = True
+        self._at_step = [p.detach().clone() for p in self.held]
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.stepped += _distance([p.detach() for p in self.held], self._at_step)
 
     def _gradient_norm(self) -> float:
         return math.sqrt(sum(_norm(p.grad) ** 2 for p in self.held))
+
+
+def _distance(now: list[torch.Tensor], before: list[torch.Tensor]) -> float:
+    return math.sqrt(sum(float((a - b).abs().square().sum()) for a, b in zip(now, before, strict=True)))
 
 
 def _norm(gradient: torch.Tensor | None) -> float:

@@ -35,6 +35,7 @@ def step_modes(twin: Twin, trial: TrialRun) -> StepModes:
     again.model.train()
     before = {path or "model": bool(module.training) for path, module in again.model.named_modules()}
     after = _modes_in_step(again, batch)
+    second = _modes_in_step(again, batch)
     turned = tuple(path for path in sensitive if before.get(path) and after.get(path) is False)
     return StepModes(
         handed,
@@ -43,6 +44,7 @@ def step_modes(twin: Twin, trial: TrialRun) -> StepModes:
         put_to_eval=turned,
         whole_in_eval=bool(before["model"] and after.get("model") is False),
         eval_as_handed=as_handed.get("model") is False,
+        left_in_eval=tuple(path for path in sensitive if after.get(path) and second.get(path) is False),
     )
 
 

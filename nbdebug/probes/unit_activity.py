@@ -113,7 +113,10 @@ def _slope(activation: Activation) -> torch.Tensor | None:
     signs = torch.randint(0, 2, after.shape, device=after.device, dtype=after.dtype) * 2 - 1
     slopes = []
     for weights in (torch.ones_like(after), signs):  # for an activation the sign of its neighbours is all the same
-        (gradient,) = torch.autograd.grad((after * weights).sum(), before, retain_graph=True, allow_unused=True)
+        try:
+            (gradient,) = torch.autograd.grad((after * weights).sum(), before, retain_graph=True, allow_unused=True)
+        except RuntimeError:  # a model that takes gradients in its forward pass has freed what it kept for them
+            return None
         if gradient is None:
             return None
         slopes.append(gradient.detach().abs())

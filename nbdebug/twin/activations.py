@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from nbdebug.twin.graph import builds_on
 from nbdebug.twin.trace import Call, Trace, owned_matrices, weighted_calls
 
 __all__ = ["Activation", "activations_in", "by_unit"]
@@ -115,7 +116,7 @@ def _depends(after: torch.Tensor, before: torch.Tensor) -> bool:
         return True
     if not after.requires_grad:
         return False
-    return torch.autograd.grad(after.sum(), before, retain_graph=True, allow_unused=True)[0] is not None
+    return builds_on(after, before)
 
 
 def _is_softmax(tensor: torch.Tensor) -> bool:

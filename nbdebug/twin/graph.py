@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 
 from nbdebug.twin.births import Birth, is_bad, value_at
 from nbdebug.twin.sources import line_in_text
 from nbdebug.twin.taps import tensors_in
 
-__all__ = ["NodeOwners", "first_bad_node", "nodes_behind"]
+__all__ = ["NodeOwners", "builds_on", "first_bad_node", "nodes_behind"]
 
 Node = Any  # torch.autograd.graph.Node has no useful type
 
@@ -61,6 +62,15 @@ def nodes_behind(node: Node | None) -> Iterator[Node]:
             if parent is not None and parent not in seen:
                 seen.add(parent)
                 todo.append(parent)
+
+
+def builds_on(after: torch.Tensor, before: torch.Tensor) -> bool:
+    """Whether a gradient can flow from one tensor to the other; none is sent, as a model may have freed its graph."""
+    if not before.requires_grad or not after.requires_grad:
+        return False
+    wanted = get_gradient_edge(before)
+    edge = wanted.node, wanted.output_nr
+    return after is before or any(edge in node.next_functions for node in nodes_behind(after.grad_fn))
 
 
 def first_bad_node(loss: torch.Tensor, owners: NodeOwners) -> Birth | None:

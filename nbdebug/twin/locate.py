@@ -19,7 +19,7 @@ from nbdebug.subject.loss import main_output
 from nbdebug.twin import Twin
 from nbdebug.twin.taps import tapped, tensors_in
 
-__all__ = ["Event", "Place", "Recording", "aligned", "first_place", "jittered", "place_at", "record"]
+__all__ = ["SEED", "Event", "Place", "Recording", "aligned", "first_place", "jittered", "place_at", "record"]
 
 SEED = 20_230
 Values = tuple[torch.Tensor, ...]
@@ -66,7 +66,7 @@ class Place:
         return f"in the code of {self.inside or 'your loss'} before {self.path} ({self.module})"
 
 
-def record(twin: Twin, batch: Batch, *, whole: bool = False) -> Recording:
+def record(twin: Twin, batch: Batch, *, whole: bool = False, seed: int = SEED) -> Recording:
     """Run the model (with its loss, if `whole`) on a batch and keep a copy of all that flows; always the same luck."""
     recording, open_paths = Recording(), list[str]()
 
@@ -84,7 +84,7 @@ def record(twin: Twin, batch: Batch, *, whole: bool = False) -> Recording:
             open_paths.pop()
         keep(path, module, output, False)
 
-    seed_all(SEED)
+    seed_all(seed)
     with tapped(twin.model, after=after, before=before):
         if whole:
             outcome = twin.run(batch)

@@ -11,7 +11,7 @@ import torch
 from nbdebug.control import Control
 from nbdebug.subject import Subject
 
-__all__ = ["cruise", "rates_ahead"]
+__all__ = ["cruise", "rates_ahead", "rates_now"]
 
 STEPS = 2000
 CRUISING = 0.5  # of the peak: about the mean of a rate that rises to it from nothing, or falls from it to nothing
@@ -19,7 +19,7 @@ CRUISING = 0.5  # of the peak: about the mean of a rate that rises to it from no
 
 def rates_ahead(optimizer: Any, scheduler: Any, control: Control) -> list[tuple[float, ...]]:
     """Step a scheduler as often as a training would, and give the learning rates of all groups each time."""
-    rates = [_rates(optimizer)]
+    rates = [rates_now(optimizer)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the optimizer takes no steps is on purpose
         for _ in range(STEPS):
@@ -28,7 +28,7 @@ def rates_ahead(optimizer: Any, scheduler: Any, control: Control) -> list[tuple[
                 scheduler.step()
             except ValueError:  # OneCycleLR says so when its steps are used up
                 break
-            rates.append(_rates(optimizer))
+            rates.append(rates_now(optimizer))
     return rates
 
 
@@ -68,5 +68,6 @@ def _intended(optimizer: Any) -> tuple[float, ...]:
     return tuple(max(float(group.get(name, 0.0)) for name in named) for group in optimizer.param_groups)
 
 
-def _rates(optimizer: Any) -> tuple[float, ...]:
+def rates_now(optimizer: Any) -> tuple[float, ...]:
+    """Give the learning rates of all groups."""
     return tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups)

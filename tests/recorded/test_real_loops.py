@@ -250,7 +250,8 @@ def test_both_forms_are_one_check() -> None:
 
 
 # A tenth of the zoo is quick enough for every run; `make test-slow` takes the rest.
-ZOO = [pytest.param(h, id=h.name, marks=[pytest.mark.slow] * (index % 10 > 0)) for index, h in enumerate(all_healthy())]
+PLAIN = [h for h in all_healthy() if not h.is_tutorial]
+ZOO = [pytest.param(h, id=h.name, marks=[pytest.mark.slow] * (index % 10 > 0)) for index, h in enumerate(PLAIN)]
 
 
 @pytest.mark.parametrize("setup", ZOO)
