@@ -15,6 +15,7 @@ from nbclient.exceptions import CellExecutionError
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "example_notebooks" / "quickstart.ipynb"
 OUTPUT = ROOT
+LIVE = "application/vnd.jupyter.widget-view+json"
 REPORTS = ("report.html", "report.ipynb")
 
 
@@ -63,10 +64,11 @@ def show(cell: nbformat.NotebookNode) -> None:
 
 
 def output_text(output: dict[str, Any]) -> str:
-    """Return one output as plain text."""
+    """Return one output as plain text; empty for a live widget, whose static form is an output of its own."""
     if output["output_type"] == "stream":
         return str(output["text"]) if output["name"] == "stdout" else ""
-    return str(output.get("data", {}).get("text/plain", ""))
+    data = output.get("data", {})
+    return "" if LIVE in data else str(data.get("text/plain", ""))
 
 
 def tracebacks(notebook: nbformat.NotebookNode) -> str:
