@@ -55,8 +55,12 @@ def test_event_files_hold_the_curves(live: Any, tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     live.to_tensorboard(tmp_path / "events")
     events = accumulator.EventAccumulator(str(tmp_path / "events"), {"histograms": 0, "scalars": 0}).Reload()
-    assert len(events.Scalars("scalar/loss")) == 30
-    assert events.Histograms("layer/0/values")
+    losses = events.Scalars("scalar/loss")
+    assert [event.step for event in losses] == list(range(30))
+    assert np.allclose([event.value for event in losses], live.recording().loss.values)
+    drawn = events.Histograms("layer/0/values")
+    assert [event.step for event in drawn] == live.recording().layers["0"].histogram.steps.tolist()
+    assert all(sum(event.histogram_value.bucket) > 0 for event in drawn)
 
 
 def test_without_tensorboard_it_says_so(live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,23 @@ def test_gradient_accumulation() -> None:
     assert np.allclose(found.loss.values, expected, atol=1e-6)
 
 
+def test_all_passes_of_an_accumulated_step_count_in_its_statistics() -> None:
+    """The mean over the passes, and the largest value of any; steps of one pass in between are left alone."""
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    nn.init.zeros_(model[0].weight)
+    bias = model[0].bias.detach()
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
+        for values in ([1.0, 3.0], [5.0], [-7.0, 1.0]):
+            optimizer.zero_grad()
+            for value in values:
+                bias.fill_(value)
+                model(torch.ones(8, 4)).sum().backward()
+            optimizer.step()
+    layer = live.recording().layers["0"]
+    assert layer.mean.values.tolist() == [2.0, 5.0, -3.0] and layer.abs_max.values.tolist() == [3.0, 5.0, 7.0]
+
+
 @pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("forgotten", [True, False])
 def test_forgotten_zero_grad_is_told_from_a_cleared_gradient(forgotten: bool, to_none: bool) -> None:
@@ -86,6 +103,26 @@ def test_losses_and_norms_are_unscaled_under_a_grad_scaler(fused: bool) -> None:
     for which in ("gradient", "used"):
         assert np.allclose(getattr(found, which).values, getattr(expected, which).values, rtol=1e-3)
     assert found.scale.last == 1024.0 and found.tally.clipped_steps == 0
+
+
+def test_clipping_under_a_grad_scaler_shows_the_norms_before_and_after() -> None:
+    """As the documentation of torch clips: unscaled first, then clipped."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    scaler = torch.amp.GradScaler("cpu", init_scale=512.0)
+    norms = []
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
+        for number in range(5):
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, number)).backward()
+            scaler.unscale_(optimizer)
+            norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), 0.01)))
+            scaler.step(optimizer)
+            scaler.update()
+    found = live.recording()
+    assert np.allclose(found.gradient.values, norms, rtol=1e-4) and min(norms) > 0.1
+    assert np.allclose(found.used.values, 0.01, rtol=1e-3)
+    assert found.tally.clipped_steps == found.tally.norms_compared == 5
 
 
 def test_a_skipped_step_of_a_scaler_does_not_add_its_loss_to_the_next() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +73,31 @@ def test_gradients_weights_and_updates_are_right() -> None:
         assert series.update.last == pytest.approx(update, rel=0.3)
     assert found.used.last == pytest.approx(0.01, rel=1e-3)
     assert found.tally.clipped_steps == found.tally.norms_compared == 5
+
+
+def test_each_part_of_a_step_has_its_time() -> None:
+    """Where each part takes a known time at least, each has it, and together they are not more than all took."""
+    naps = {"data": 0.004, "forward": 0.008, "backward": 0.012, "step": 0.016}
+
+    class Slow(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            time.sleep(naps["forward"])
+            found = super().forward(x)
+            found.register_hook(lambda gradient: time.sleep(naps["backward"]))
+            return torch.relu(found)
+
+    class SlowSteps(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            time.sleep(naps["step"])
+            return super().step(closure)
+
+    model = Slow(20, 3)
+    live, _ = watched(model, SlowSteps(model.parameters(), 0.01), 6, after_step=lambda: time.sleep(naps["data"]))
+    found = live.recording()
+    for part, nap in naps.items():
+        own = found.times[part].values[1:]  # nothing sleeps before the first step
+        assert len(own) == 5 and (own >= 0.99 * nap).all(), part
+    assert sum(float(series.values.sum()) for series in found.times.values()) <= found.seconds
 
 
 def test_a_log_of_ones_own_takes_the_place_of_what_was_seen() -> None:
