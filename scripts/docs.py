@@ -12,6 +12,7 @@ from checks_pages import checks_pages
 from coverage_page import coverage_page
 from remedies_page import remedies_page
 
+from nbdebug.arbitration.rivals import listed
 from nbdebug.decision_tree import Question, Stage, Step, questions, stages, symptoms, whole_tree
 from nbdebug.registry import registry
 
@@ -135,12 +136,12 @@ def at_first_sight(parts: dict[str, str]) -> str:
     false = [row for text in trials for row in re.findall(r"^\| healthy \| (\d+) \| (\d+) with", text, re.M)]
     if not found:
         return ""
-    alarms = " and ".join(f"{count} of {of}" for of, count in false)
+    alarms = listed([f"{count} of {of}" for of, count in false])
     return (
         "Those faults and healthy set-ups are known to us. The fairer figures are those at first sight, on set-ups "
-        f"written apart from the checks: nbdebug found {' and '.join(found)} of the faults, and raised a false alarm "
-        f"on {alarms} healthy ones. The false alarms have been mended since, not all of the misses; these count for "
-        "the next unknown code."
+        f"written apart from the checks. In {len(found)} blind trials nbdebug found {listed(found)} of the faults, and "
+        f"raised a false alarm on {alarms} healthy ones. The false alarms have been mended since, not all of the "
+        "misses; these count for the next unknown code."
     )
 
 
