@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nbdebug.arbitration.planning import Experiment, planned
+from nbdebug.arbitration.planning import Experiment, planned, seconds_for
 from nbdebug.arbitration.rivals import MOST_RIVALS, Rival, Trial, outcomes_in, rivals_in, told, verdict, worth_asking
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence import Overfit
@@ -49,7 +49,7 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
             progress_line("telling causes apart", shown=shown) as listen,
         ):
             bench = _Bench(session, findings, outcomes, order, listen)
-            for rival in able:
+            for rival in sorted(able, key=bench.cost):  # the cheapest tell most where the time is short
                 trials += bench.cure([rival])
             if len(trials) > 1 and not any(set(trial.gone) & set(outcomes) for trial in trials):
                 trials += bench.cure(able)
@@ -96,6 +96,12 @@ class _Bench:
     ) -> None:
         self.session, self.outcomes, self.order, self.listen = session, outcomes, list(order), listen
         self.causes = [rival.check for rival in rivals_in(findings)]
+
+    def cost(self, rival: Rival) -> float:
+        """Give the seconds that curing this one alone, and asking the others again, is going to take."""
+        return seconds_for(
+            self.session, (rival.check, *worth_asking([rival.check], self.outcomes, self.causes, self.order))
+        )
 
     def cure(self, rivals: Sequence[Rival]) -> list[Trial]:
         """Cure these and nothing else; empty where it cannot be done, or where no other alarm could be asked again."""

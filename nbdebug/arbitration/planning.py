@@ -10,7 +10,7 @@ from nbdebug.evidence import Overfit
 from nbdebug.ranking import CURES, TOLD, ranked
 from nbdebug.session import Session
 
-__all__ = ["Experiment", "planned"]
+__all__ = ["Experiment", "planned", "seconds_for"]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ def planned(session: Session, order: Sequence[str]) -> Experiment | None:
     for rival in rivals:
         asks = worth_asking([rival.check], outcomes, causes, order)
         if rival.remedies and rival.check not in tried and asks:
-            cost = _seconds(session, (rival.check, *asks))
+            cost = seconds_for(session, (rival.check, *asks))
             plans.append(Experiment(rival.check, tuple(causes), outcomes, tuple(asks), cost))
     return min(plans, key=lambda plan: plan.seconds, default=None)
 
 
-def _seconds(session: Session, checks: Iterable[str]) -> float:
+def seconds_for(session: Session, checks: Iterable[str]) -> float:
     """Give how long everything took that these checks are judged by."""
     kinds: list[type] = [Overfit, *(n.kind for c in checks for n in session.registry.checks[c].needs.values())]
     probes: set[str] = set()
