@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nbdebug.evidence import Schedule
 from nbdebug.exhibit import Lines
@@ -10,6 +11,17 @@ from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["schedule_reaches_zero"]
+
+LONGER = Remedy(
+    "Make the schedule as long as the training.",
+    "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs * len(loader))",
+    Patch("slow-schedule", {"times": 100}),
+)
+CONSTANT = Remedy(
+    "Train at one rate first; a schedule can come when that works.",
+    "scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)",
+    Patch("constant-rate"),
+)
 
 
 @check(explains=("batch-not-memorised", "learning-rate-too-low"))
@@ -59,16 +71,17 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
             "steps looked at": len(schedule.rates),
             "source": "37 reasons, 36",
         },
-        remedies=(
-            Remedy(
-                "Make the schedule as long as the training.",
-                "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs * len(loader))",
-                None if schedule.in_step else Patch("slow-schedule", {"times": 100}),
-            ),
-        ),
+        remedies=_remedies(schedule, step),
         exhibit=Lines(
             (("learning rate", tuple(map(float, range(len(schedule.rates[:200])))), schedule.rates[:200]),),
             title="Learning rate over the scheduler's steps",
             y_label="learning rate",
         ),
     )
+
+
+def _remedies(schedule: Schedule, step: int) -> tuple[Remedy, ...]:
+    """Give what to try: another length does not help a rate that begins at nothing, and is not tried within a step."""
+    if not step:
+        return (CONSTANT,)
+    return (replace(LONGER, patch=None) if schedule.in_step else LONGER, CONSTANT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,19 @@ from nbdebug.registry import check
 __all__ = ["unshuffled_loader"]
 
 SHUFFLE = Remedy("Shuffle the training data.", "DataLoader(…, shuffle=True)", Patch("shuffle"))
+STIR = Remedy(
+    "Shuffle the stream in a buffer, or its files.",
+    "for sample in stream:  # in __iter__ of your data set\n"
+    "    if len(buffer) < 2048:\n"
+    "        buffer.append(sample)\n"
+    "        continue\n"
+    "    place = random.randrange(2048)\n"
+    "    yield buffer[place]\n"
+    "    buffer[place] = sample\n"
+    "random.shuffle(buffer)\n"
+    "yield from buffer",
+    Patch("shuffle"),
+)
 SOURCE = "37 reasons, 7; a runs test on the order of the labels"
 
 
@@ -49,7 +63,8 @@ def unshuffled_loader(
             continue
         found = True
         in_time = kinds is None and not _is_sorted(labels)
-        yield _finding(name, labels, verdict, p, numbers=kinds is None, note=in_time)
+        finding = _finding(name, labels, verdict, p, numbers=kinds is None, note=in_time)
+        yield replace(finding, remedies=(STIR,)) if sweep.way == "first" else finding
     if not found and order is not None and order.same_order and order.drawn > (order.batch_size or order.drawn):
         how = "in the order of the data set" if order.ascending else "in one and the same order"
         yield Finding(

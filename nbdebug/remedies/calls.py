@@ -20,7 +20,7 @@ from nbdebug.subject.loss import main_output
 from nbdebug.subject.nest import map_leaves
 from nbdebug.twin import Twin
 
-__all__ = ["Call", "behind_model", "name_of", "rewrite_calls"]
+__all__ = ["Call", "behind_model", "name_of", "rewrite_calls", "rewrite_loss_calls"]
 
 SQUASHING = {
     "softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu", "relu6", "hardtanh", "hardsigmoid", "softplus",
@@ -85,6 +85,22 @@ def rewrite_calls(twin: Twin, make_change: Callable[[], Change]) -> None:
             return inner(self, *args, **kwargs) if inner is not None else known(*args, **kwargs)
 
     model.forward = types.MethodType(forward, model)
+
+
+def rewrite_loss_calls(twin: Twin, make_change: Callable[[], Change]) -> None:
+    """Let every call of a loss that is written by hand go through a change, too."""
+
+    def around(function: Any) -> Any:
+        if function is None or type(function).__module__.startswith("torch."):
+            return function
+
+        def changed(*args: Any, **kwargs: Any) -> Any:
+            with _Rewriting(make_change()):
+                return function(*args, **kwargs)
+
+        return changed
+
+    twin.loss_fn, twin.compute_loss = around(twin.loss_fn), around(twin.compute_loss)
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from nbdebug.errors import NotApplicable
 from nbdebug.importing import drawing_nothing
@@ -19,6 +19,7 @@ from nbdebug.subject.drawing import drawn
 __all__: list[str] = []
 
 LOOKED_AT, SECONDS = 1024, 4.0  # samples that means and spreads are taken from
+BUFFER = 2048  # samples of a stream that wait to be drawn
 
 Statistics = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
@@ -127,12 +128,36 @@ def keep_every_sample(subject: Subject) -> None:
 def _reload(subject: Subject, shuffle: bool, batch_size: int | None = None, drop_last: bool | None = None) -> None:
     """Make a loader of the same data set; it is never iterated itself, a feed copies what it draws from."""
     old = subject.feed.loader
-    if not isinstance(old, DataLoader) or subject.feed.dataset is None or subject.feed.gives_whole_batches:
-        raise NotApplicable("only a DataLoader over a data set with an index can be made anew")
+    is_stream = isinstance(old, DataLoader) and isinstance(old.dataset, IterableDataset)
+    if not isinstance(old, DataLoader) or subject.feed.gives_whole_batches:
+        raise NotApplicable("only a DataLoader that puts samples together can be made anew")
+    if subject.feed.dataset is None and not is_stream:
+        raise NotApplicable("only a DataLoader over a data set with an index, or over a stream, can be made anew")
     size = batch_size or old.batch_size or getattr(old.batch_sampler, "batch_size", None) or 32
     kept = bool(old.drop_last) if drop_last is None else drop_last
-    made: Any = DataLoader(old.dataset, size, shuffle=shuffle, collate_fn=old.collate_fn, drop_last=kept)
+    data: Any = _Stirred(old.dataset) if is_stream and shuffle else old.dataset
+    made: Any = DataLoader(data, size, shuffle=shuffle and not is_stream, collate_fn=old.collate_fn, drop_last=kept)
     subject.feed = Feed(made, subject.feed.name)
+
+
+class _Stirred(IterableDataset[Any]):
+    """A stream whose samples wait in a buffer, and leave it in a random order."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __iter__(self) -> Iterator[Any]:
+        """Fill the buffer; then each new sample takes the place of one that leaves."""
+        buffer: list[Any] = []
+        for sample in self.stream:
+            if len(buffer) < BUFFER:
+                buffer.append(sample)
+                continue
+            place = int(torch.randint(BUFFER, ()))
+            yield buffer[place]
+            buffer[place] = sample
+        for place in torch.randperm(len(buffer)).tolist():
+            yield buffer[place]
 
 
 def _change(subject: Subject, change: Callable[[Batch], Batch]) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from nbdebug.errors import NotApplicable
 from nbdebug.remedies import patch
-from nbdebug.remedies.calls import Call, Change, rewrite_calls
+from nbdebug.remedies.calls import Call, Change, rewrite_calls, rewrite_loss_calls
 from nbdebug.remedies.places import module_at
 from nbdebug.remedies.weights import reinitialise
 from nbdebug.twin import Twin
@@ -133,6 +133,7 @@ def guard_operation(twin: Twin, *, operation: str, least: float = 1e-8) -> None:
         return call.go_on(call.subject.clamp_min(least), *call.args[1:])
 
     rewrite_calls(twin, lambda: change)
+    rewrite_loss_calls(twin, lambda: change)
 
 
 @patch()
@@ -158,3 +159,4 @@ def softmax_dimension(twin: Twin, *, wrong: int, right: int) -> None:
         return call.with_option("dim", 1, right) if dim % call.subject.dim() == wrong else call.go_on()
 
     rewrite_calls(twin, lambda: change)
+    rewrite_loss_calls(twin, lambda: change)

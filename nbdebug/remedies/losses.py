@@ -11,10 +11,14 @@ from torch import nn
 from nbdebug.errors import NotApplicable
 from nbdebug.remedies import patch
 from nbdebug.remedies.calls import behind_model
+from nbdebug.remedies.optimizing import add_to_optimizer
+from nbdebug.remedies.places import last_layer
 from nbdebug.subject.loss import ClassIdCrossEntropy, ShapedLoss, infer_loss, main_output, total_of
 from nbdebug.twin import Twin
 
 __all__: list[str] = []
+
+MOST_CLASSES = 1000  # that a last layer is made wide enough for
 
 _LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross-entropy": ClassIdCrossEntropy,
@@ -26,16 +30,40 @@ _LOSSES: dict[str, Callable[[], nn.Module]] = {
 
 @patch("shares")
 def replace_loss(twin: Twin, *, loss: str) -> None:
-    """Train with a loss of torch's own, or with the one that outputs and targets suggest (`usual`)."""
+    """Train with a loss of torch's own, or with the one that outputs and targets suggest (`usual`).
+
+    For cross-entropy a last layer with a single score is exchanged for one with a score for each class.
+    """
     function = _LOSSES[loss]() if loss != "usual" else _usual(twin)
+    is_widened = loss == "cross-entropy" and _widened(twin)
 
     def replaced(output: Any, target: Any) -> Any:
         scores = output if isinstance(output, torch.Tensor) else main_output(output)
-        if loss == "cross-entropy" and isinstance(scores, torch.Tensor) and scores.dim() > 1 and scores.shape[1] == 1:
-            raise NotApplicable("the last layer gives one score, and cross-entropy needs one for each class")
-        return function(scores, target)
+        return function(scores, target.reshape(len(target)) if is_widened else target)
 
     twin.loss_fn = replaced
+
+
+def _widened(twin: Twin) -> bool:
+    """Exchange a last layer with one score for one with a score for each class; say whether that was needed."""
+    with torch.no_grad(), twin.mode(training=False):
+        output = main_output(twin.forward(twin.batch()))
+    if output is None or output.dim() > 2 or (output.dim() == 2 and output.shape[1] > 1):
+        return False
+    labels = torch.cat([batch.target.flatten() for batch in twin.batches(16)])
+    classes = int(labels.max()) + 1
+    head = last_layer(twin)
+    if bool((labels != labels.long()).any()) or bool((labels < 0).any()) or not 1 < classes <= MOST_CLASSES:
+        raise NotApplicable("the last layer gives one score, and the targets are no numbers of classes")
+    if not isinstance(head, nn.Linear) or head.out_features != 1 or output.dim() != 2:
+        raise NotApplicable("the last layer gives one score, and is no layer that could be made wider")
+    made = nn.Linear(head.in_features, classes, head.bias is not None).to(head.weight)
+    path = next(name for name, module in twin.model.named_modules() if module is head)
+    if not path:
+        raise NotApplicable("the model is a single layer")
+    twin.model.set_submodule(path, made)
+    add_to_optimizer(twin, list(made.parameters()))
+    return True
 
 
 @torch.no_grad()

@@ -94,6 +94,34 @@ def slow_schedule(twin: Twin, *, times: int) -> None:
     scheduler.step = slowly
 
 
+@patch("check")
+def constant_rate(twin: Twin) -> None:
+    """Let every group keep the rate that the optimizer was made with, whatever a scheduler or the step makes of it."""
+    scheduler, groups = twin.scheduler, twin.optimizer.param_groups
+    train_step: Any = twin.train_step
+    rates = [float(group.get("initial_lr") or twin.optimizer.defaults.get("lr") or 0.0) for group in groups]
+    if scheduler is None and train_step is None:
+        raise NotApplicable("no scheduler and no train_step was given")
+    if not all(rates):
+        raise NotApplicable("the optimizer was made with a rate of zero")
+
+    def steady(*_: Any, **__: Any) -> None:
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"] = torch.full_like(group["lr"], rate) if isinstance(group["lr"], torch.Tensor) else rate
+
+    def steadied(*args: Any) -> Any:
+        steady()
+        said = train_step(*args)
+        steady()
+        return said
+
+    if scheduler is not None:
+        scheduler.step = steady
+    if train_step is not None:
+        twin.train_step = steadied
+    steady()
+
+
 @patch()
 def clip_gradients(twin: Twin, *, norm: float = 1.0) -> None:
     """Clip the gradient before every step of the optimizer."""

@@ -56,3 +56,9 @@ def test_plateau_scheduler_is_skipped() -> None:
         **scheduled(lr_scheduler.ReduceLROnPlateau), checks=["schedule-reaches-zero"], progress=False
     )
     assert report.results[0].status == "skipped"
+
+
+@patient("schedule-reaches-zero", where="scheduler")
+def zero_from_the_beginning() -> dict[str, Any]:
+    """A warm-up that was meant to rise, and rounds down."""
+    return scheduled(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: min(step, 0)))

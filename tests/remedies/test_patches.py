@@ -14,6 +14,7 @@ from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.remedies import all_patches
 from tests.clinic import all_patients
 from tests.trust.fingerprint import difference, fingerprint
+from tests.unseen import all_unseen
 from tests.zoo.tabular import digits
 
 # patch: the patient that it mends, as check:name
@@ -22,6 +23,7 @@ MENDS = {
     "average-loss": "loss-sums-over-batch:summed_with_a_high_rate",
     "binary-labels": "invalid-labels:one_and_two_for_binary_cross_entropy",
     "clear-gradients": "gradients-accumulate:never_cleared",
+    "constant-rate": "schedule-reaches-zero:zero_from_the_beginning",
     "convert-labels": "invalid-labels:class_ids_as_floats",
     "drop-last-activation": "softmax-before-cross-entropy:softmax_layer",
     "drop-last-batch": "extreme-batch-size:one_left_over",
@@ -67,7 +69,27 @@ MENDS = {
     "weigh-classes": "class-imbalance:rare_class_and_cross_entropy",
     "zero-bias": "dead-units:bias_far_below",
 }
-QUICK = ("drop-last-activation", "multiply-learning-rate", "plain-loop", "shift-labels", "weigh-classes")
+# set-ups written apart from the remedies, with the patch that mends each
+APART = {
+    "binary_loss_for_three_kinds": "replace-loss",
+    "copy_does_the_work": "keep-graph",
+    "encoder_without_gradients": "keep-graph",
+    "epochs_counted_in_batches": "constant-rate",
+    "files_class_by_class": "shuffle",
+    "gates_in_a_list": "register-hidden",
+    "log_softmax_over_samples": "softmax-dimension",
+    "slope_without_a_graph": "keep-graph",
+    "temperature_as_a_float": "keep-graph",
+}
+QUICK = (
+    "constant-rate",
+    "log_softmax_over_samples",
+    "drop-last-activation",
+    "multiply-learning-rate",
+    "plain-loop",
+    "shift-labels",
+    "weigh-classes",
+)
 BY_HAND = ("clip-gradients", "shortcuts", "uncorrected-spread")  # those that no patient needs: below
 
 
@@ -95,6 +117,18 @@ def test_a_patch_mends_its_patient(name: str) -> None:
     verification = finding.verify(0, progress=False)
     assert verification.verified, verification
     assert not difference(before, fingerprint(*setup.values()))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in APART], ids=str
+)
+def test_a_patch_mends_what_was_written_apart(name: str) -> None:
+    torch.manual_seed(0)
+    one = next(one for one in all_unseen() if one.name == name)
+    report = nbdebug.diagnose(**one.make(), checks=list(one.accepted), progress=False, tell_apart=False)
+    verification = report.findings[0].verify(progress=False)
+    assert verification.verified, verification
+    assert verification.remedy.patch is not None and verification.remedy.patch.name == APART[name]
 
 
 def _with(finding: Finding, name: str, carried: list[str]) -> tuple[Remedy, ...]:
