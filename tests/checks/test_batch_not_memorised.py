@@ -10,6 +10,9 @@ import torch
 from torch import nn
 
 import nbdebug
+from nbdebug.checks.batch_not_memorised import CAUSES
+from nbdebug.evidence import Overfit
+from nbdebug.probes.overfit_one_batch import STEPS
 from nbdebug.twin.training import judge
 from tests import loops
 from tests.clinic import patient
@@ -59,6 +62,44 @@ def blind_model() -> dict[str, Any]:
 def test_names_the_way_it_goes(losses: list[float], outcome: str) -> None:
     """The ways of going and failing are told apart, also for losses below zero."""
     assert judge(losses, None) == outcome
+
+
+def descent(rate: float, **options: Any) -> dict[str, Any]:
+    """Give the plain network on digits with gradient descent at this rate."""
+    return loops.setup(None, rate, torch.optim.SGD, **options)
+
+
+def overshooting() -> dict[str, Any]:
+    """Give a line whose steps, always of one size, jump over the target and back."""
+    model = nn.Linear(64, 1)
+    pairs = [(x, y.float()[:, None]) for x, y in digits()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0)
+    return {"model": model, "loader": pairs, "loss_fn": nn.L1Loss(), "optimizer": optimizer}
+
+
+@pytest.mark.parametrize(
+    ("make", "outcome", "most"),
+    [
+        (lambda: descent(0.01, maximize=True), "rises", 150),
+        (lambda: descent(1000.0), "explodes", 20),  # clear at once: the other steps are spared
+        (overshooting, "oscillates", 150),
+        (lambda: descent(1e-6), "plateaus", 150),
+    ],
+)
+def test_each_way_it_fails_is_seen_in_a_real_training(make: Any, outcome: str, most: int) -> None:
+    """The finding names the way, with causes of its own, and the training ends when that is clear."""
+    report = nbdebug.diagnose(**make(), checks=["batch-not-memorised"], progress=False)
+    finding = report.findings[0]
+    assert finding.evidence["outcome"] == outcome and CAUSES[outcome] in finding.says
+    assert finding.evidence["steps"] <= most
+    assert len({CAUSES[way] for way in ("rises", "explodes", "oscillates", "plateaus")}) == 4
+
+
+def test_a_batch_that_is_learned_ends_the_training() -> None:
+    """As soon as the batch is known by heart, no further step is taken."""
+    session = nbdebug.Session(nbdebug.Subject(**loops.setup(None, 1e-2)))
+    curve = session.gather(Overfit).curve
+    assert curve.outcome == "memorised" and len(curve.losses) < STEPS / 2
 
 
 @pytest.mark.parametrize("features", [2, 10])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
 from nbdebug.control import Control
+from nbdebug.evidence import Practice
 from nbdebug.finding import Finding, Patch, Remedy
+from nbdebug.registry import Need, ProbeSpec, Registry, registry
+from nbdebug.twin import Twin
 from tests.trust.fingerprint import difference, fingerprint
 from tests.zoo.tabular import digits
 
@@ -61,6 +65,27 @@ def test_a_healthy_model_is_not_improved_by_chance() -> None:
         remedies=(Remedy("Change nothing.", "", Patch("multiply-learning-rate", {"factor": 1.0})),),
     )  # fmt: skip
     assert finding.verify(progress=False).verdict == "did not help"
+
+
+def test_luck_with_one_seed_is_not_enough() -> None:
+    """A remedy that beats the copy as it is with the first seed, and not with the second, is not verified."""
+
+    def lucky(twin: Twin) -> Practice:
+        """Train well only where the rate is another and the seed is the first."""
+        is_patched = twin.optimizer.param_groups[0]["lr"] != 1.0
+        last = 0.1 if is_patched and torch.initial_seed() == 0 else 2.0
+        return Practice((2.3, last), (2.3,) * 12, (last,) * 12, None, None, None, 512)
+
+    known = Registry()
+    known.load = lambda *packages: known  # type: ignore[method-assign]
+    known.probes, known.checks = dict(registry.load().probes), dict(registry.checks)
+    known.probes[Practice] = ProbeSpec("practice", lucky, {"twin": Need(Twin)}, Practice)
+    found_before = found(hasty())
+    session = nbdebug.Session(nbdebug.Subject(**hasty()), known=known)
+    verification = replace(found_before, session=session).verify(0, progress=False)
+    first, second = verification.contests
+    assert (first.better, second.better) == (True, False) and first.clean and second.clean
+    assert verification.verdict == "did not help" and "in the second run, with the seed 1" in verification.says
 
 
 def _session(setup: dict[str, Any]) -> nbdebug.Session:
