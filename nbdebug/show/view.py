@@ -55,8 +55,10 @@ class View:
     def close(self) -> None:
         """Take the live view down and stop its worker."""
         if self._widget is not None:
+            from nbdebug.widgets.closing import take_down
+
             self._worker.close()
-            self._widget.close()
+            take_down((self._widget,))
             self._widget = None
 
     def _refresh(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.decision_tree import symptoms
+from nbdebug.widgets.closing import take_down
 from nbdebug.widgets.stage_tree import stage_tree
 
 __all__ = ["Face", "heading", "prose"]
@@ -113,7 +114,7 @@ class Face:
 
     def ask(self, panel: Any) -> None:
         """Show the questions of a step."""
-        _exchange(self.questions, [panel] if panel.children else [])
+        _exchange(self.questions, [panel])
 
     def tune(self, panel: Any) -> None:
         """Show the thresholds of a step."""
@@ -149,7 +150,7 @@ class Face:
 
     def close(self) -> None:
         """Take every widget down."""
-        _close((self.view,))
+        take_down((self.view,))
 
 
 def _row(**more: str) -> widgets.Layout:
@@ -172,10 +173,4 @@ def _button(text: str, style: str = "") -> widgets.Button:
 def _exchange(box: Any, children: list[Any]) -> None:
     """Show other children in a box, and close those that were there."""
     before, box.children = box.children, tuple(children)
-    _close(before)
-
-
-def _close(parts: Any) -> None:
-    for part in parts:
-        _close(getattr(part, "children", ()))
-        part.close()
+    take_down(before)

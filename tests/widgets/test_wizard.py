@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import nbdebug
@@ -301,3 +302,18 @@ def test_what_stays_in_the_notebook_says_what_was_found() -> None:
     assert "softmax-before-cross-entropy" in forms["text/html"] and "<script" not in forms["text/html"]
     assert "softmax-before-cross-entropy" in forms["text/plain"]
     wizard.close()
+
+
+def test_no_model_of_a_widget_is_left() -> None:
+    """Steps that are looked at one after the other leave nothing in the kernel, and neither does the closed wizard."""
+    before = len(_instances)
+    wizard = nbdebug.wizard(**softmaxed())
+    steps = [step["id"] for stage in wizard.face.tree.stages for step in stage["steps"]]
+    counts = []
+    for _ in range(2):
+        for step in steps:
+            wizard.face.tree.selected = step
+        counts.append(len(_instances))
+    assert counts[1] == counts[0] > before
+    wizard.close()
+    assert len(_instances) == before
