@@ -8,6 +8,7 @@ ENV := $(VENV)/.made
 NPM := js/node_modules/.made
 FRONT := nbdebug/widgets/static/.made
 WORKERS ?= 2
+OUT_OF_TIME := [Tt]ime-?(d )?[Oo]ut
 JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs
 # Where the JupyterLab of the environment looks for extensions; a link, so that it always has what was built last.
 LABEXTENSION := $(VENV)/share/jupyter/labextensions/nbdebug
@@ -35,8 +36,10 @@ test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
 test-kernels: env front  ## Try Cancel and clicks during a cell with the ipykernels that answer in different ways.
 	bash scripts/test_kernels.sh $(BIN)/python 6.31.0 7.3.0 newest
 
+# One thread each: more only wait for each other. What ran out of time is tried once more, since kernels, browsers and
+# processes share two cores with the other tests; it is listed as rerun, and any other failure stands.
 test-python: env front
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup  # one thread each: more only wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --reruns 1 --only-rerun '$(OUT_OF_TIME)' -raR
 
 test-js: need-node $(NPM)
 	npm --prefix js test

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.browser.jupyter import Front, Notebook, Server
 from tests.browser.pages import new_page
@@ -29,6 +29,8 @@ FLAGS = [
     "--disable-quic",
 ]
 HERE = Path(__file__).parent
+# Playwright's own five seconds are too short where kernels, a browser and other tests share two cores.
+expect.set_options(timeout=30_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

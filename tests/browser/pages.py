@@ -24,6 +24,8 @@ def new_page(server: Server, browser: Browser, front: Front, shots: Path) -> Ite
 
 
 def complain(opened: Notebook) -> None:
-    """Fail if the page wrote an error to the console, or asked another host for anything."""
-    assert not opened.errors, "errors in the browser's console:\n" + "\n".join(opened.errors)
-    assert not opened.foreign, "requests to other hosts:\n" + "\n".join(opened.foreign)
+    """Fail if the page wrote an error to the console, or asked another host for anything; each is told once."""
+    errors, opened.errors = opened.errors, []
+    foreign, opened.foreign = opened.foreign, []
+    assert not errors, "errors in the browser's console:\n" + "\n".join(errors)
+    assert not foreign, "requests to other hosts:\n" + "\n".join(foreign)
