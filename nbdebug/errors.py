@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "plainly"]
+__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "described", "plainly"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNCHANGED = "Nothing of yours was changed."
@@ -63,3 +64,11 @@ def plainly(function: F) -> F:
             raise error.with_traceback(None) from None
 
     return cast("F", said_plainly)
+
+
+def described(error: BaseException) -> str:
+    """Say what went wrong and where, and let go of the tensors that the traceback holds."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (line {frames[-1].lineno} of {frames[-1].filename.rsplit('/', 1)[-1]})" if frames else ""
+    traceback.clear_frames(error.__traceback__)
+    return f"{type(error).__name__}: {error}{place}"

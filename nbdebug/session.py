@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdebug.control import Control
 from nbdebug.decision_tree import checked_answer, checked_answers, find_symptom
-from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime, TwinRefused
+from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime, TwinRefused, described
+from nbdebug.evidence import TrialRun
 from nbdebug.finding import Finding, Result, Status
 from nbdebug.journal import Event, Journal
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
@@ -156,7 +156,7 @@ class Session:
         except NotApplicable as why:
             return Result(spec.id, "skipped", reason=str(why))
         except Exception as error:
-            return Result(spec.id, "crashed", reason=_describe(error))
+            return Result(spec.id, "crashed", reason=described(error))
         return Result(spec.id, "found" if findings else "clean", findings)
 
     def _supply(self, need: Need) -> Any:
@@ -205,7 +205,9 @@ class Session:
                 raise
             return Missing("skipped", f"the probe {spec.name} reached its time limit before its answer was clear")
         except Exception as error:
-            return Missing("crashed", f"the probe {spec.name} failed: {_describe(error)}")
+            if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
+                return Missing("skipped", "a later batch fails in the same way; see forward-fails")
+            return Missing("crashed", f"the probe {spec.name} failed: {described(error)}")
         finally:
             self._tell_touched(spec, witness)
             seconds = time.perf_counter() - started
@@ -237,14 +239,6 @@ def _signed(finding: Any, spec: CheckSpec) -> Finding:
     if not isinstance(finding, Finding):
         raise TypeError(f"the check {spec.id!r} gave {type(finding).__name__}; it has to yield nbdebug.Finding")
     return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
-
-
-def _describe(error: BaseException) -> str:
-    """Say what went wrong and where, and let go of the tensors that the traceback holds."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" (line {frames[-1].lineno} of {frames[-1].filename.rsplit('/', 1)[-1]})" if frames else ""
-    traceback.clear_frames(error.__traceback__)
-    return f"{type(error).__name__}: {error}{place}"
 
 
 def _why_stopped(stop: BaseException) -> str:

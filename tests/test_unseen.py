@@ -81,3 +81,13 @@ def test_a_backward_pass_that_fails_crashes_no_check() -> None:
     assert report.alarms[0].check in broken.accepted
     assert [result for result in report.results if result.status == "crashed"] == []
     assert any("backward pass fails" in result.reason for result in report.results if result.status == "skipped")
+
+
+def test_a_later_batch_that_fails_crashes_no_check() -> None:
+    """An id outside of its table in a later batch is told once, and not by every experiment that meets it."""
+    broken = next(stranger for stranger in all_unseen() if stranger.name == "users_count_from_one")
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**broken.make(), checks=["forward-fails", "dead-units"], progress=False)
+    assert [finding.check for finding in report.alarms] == ["forward-fails"]
+    skipped = report.result("dead-units")
+    assert skipped.status == "skipped" and "a later batch fails" in skipped.reason, skipped

@@ -39,6 +39,11 @@ class TrialRun:
         """Whether everything ran."""
         return not self.failed_at
 
+    def has_met(self, error: Exception) -> bool:
+        """Whether this is what failed in another batch or in eval mode, so that an experiment failed by it as well."""
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        return self.later is not None and bool(self.later.error) and said.startswith(self.later.error.splitlines()[0])
+
 
 @dataclass(frozen=True)
 class Task:
