@@ -49,7 +49,7 @@ class Slow(Dataset[Any]):
     """Takes long for every sample."""
 
     def __len__(self) -> int:
-        return 1000
+        return 100_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.01)
@@ -68,4 +68,4 @@ def test_a_slow_data_set_ends_with_part_of_it() -> None:
         **setup(DataLoader(Slow(), 8, shuffle=True)), checks=["empty-loader"], sweep_seconds=1.0, progress=False
     )
     assert report.result("empty-loader").status == "clean"
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 100  # all of it takes a thousand seconds
