@@ -150,7 +150,9 @@ def _environment(home: Path) -> dict[str, str]:
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
         "IPYTHONDIR": "ipython",
     }
-    return os.environ | {name: str(home / folder) for name, folder in folders.items()}
+    # In a virtual environment Jupyter looks there first, unless it is told otherwise.
+    own = {name: str(home / folder) for name, folder in folders.items()} | {"JUPYTER_PREFER_ENV_PATH": "0"}
+    return os.environ | own
 
 
 def _quiet(server: Server) -> None:

@@ -9,7 +9,7 @@ import type { DisposableSet } from "@lumino/disposable";
 import { openingCode, wizardCell } from "./code";
 import { bugIcon } from "./icon";
 import { ask } from "./kernel";
-import { explain } from "./offer";
+import { explain, hasFailed } from "./offer";
 import { missing, pick, toCandidates } from "./picker";
 import { pickReport, toReports } from "./report";
 import { type Settings, wizardOptions } from "./settings";
@@ -99,16 +99,11 @@ async function troubleshoot(
 }
 
 async function explainHere(panel: NotebookPanel, kernel: Kernel.IKernelConnection): Promise<void> {
-  const cells = panel.content.widgets.filter((cell) => cell.model.type === "code");
-  const failed = cells.reverse().find(hasError);
-  const cell = failed ?? panel.content.activeCell;
-  if (cell?.model.type !== "code") return say("There is no cell that failed in this notebook.");
-  await explain(kernel, cell as CodeCell);
-}
-
-function hasError(cell: NotebookPanel["content"]["widgets"][number]): boolean {
-  const outputs = (cell as CodeCell).model.outputs.toJSON();
-  return outputs.some((output) => output.output_type === "error");
+  const failed = panel.content.widgets.filter(hasFailed) as CodeCell[];
+  const number = (cell: CodeCell): number => cell.model.executionCount ?? 0;
+  const [last] = failed.sort((one, other) => number(other) - number(one));
+  if (last === undefined) return say("There is no cell that failed in this notebook.");
+  await explain(kernel, last);
 }
 
 async function exportReport(kernel: Kernel.IKernelConnection, settings: Settings): Promise<void> {

@@ -1,7 +1,8 @@
 // What the kernels tell: one channel for each kernel whose notebook uses nbdebug.
 
+import type { ISessionContext } from "@jupyterlab/apputils";
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
-import type { Kernel } from "@jupyterlab/services";
+import type { Kernel, KernelMessage } from "@jupyterlab/services";
 import { UUID } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import { Signal } from "@lumino/signaling";
@@ -14,6 +15,7 @@ export interface Told {
 }
 
 const USES = /\bnbdebug\b|^%%watch\b/m;
+const CHANNEL = "nbdebug-"; // how the name of every channel begins, so that a page knows those of other pages
 const GONE: readonly string[] = ["restarting", "autorestarting", "terminating", "dead"];
 
 /** Connects to a kernel before the first cell runs in a notebook that mentions nbdebug; others are left alone. */
@@ -24,11 +26,17 @@ export class Connections implements IDisposable {
 
   constructor(private readonly notebooks: INotebookTracker) {
     NotebookActions.executionScheduled.connect(this.scheduled, this);
+    notebooks.widgetAdded.connect(this.added, this);
+    notebooks.forEach((panel) => void this.added(notebooks, panel));
   }
 
   dispose(): void {
     this.isDisposed = true;
     NotebookActions.executionScheduled.disconnect(this.scheduled, this);
+    this.notebooks.widgetAdded.disconnect(this.added, this);
+    this.notebooks.forEach(
+      (panel) => void panel.sessionContext.iopubMessage.disconnect(this.overheard, this),
+    );
     for (const channel of this.channels.values()) channel.dispose();
     this.channels.clear();
     Signal.clearData(this);
@@ -44,6 +52,22 @@ export class Connections implements IDisposable {
     this.channels.set(kernel.clientId, channel);
   }
 
+  private added(_: unknown, panel: NotebookPanel): void {
+    panel.sessionContext.iopubMessage.connect(this.overheard, this);
+  }
+
+  /** Hears a training that began before this page was opened: its kernel answers no question before it has ended. */
+  private overheard(context: ISessionContext, { header, content }: KernelMessage.IMessage): void {
+    if (header.msg_type !== "comm_msg") return;
+    const { comm_id: id, data } = content as KernelMessage.ICommMsgMsg["content"];
+    const panel = this.notebooks.find((candidate) => candidate.sessionContext === context);
+    if (!id.startsWith(CHANNEL) || panel === undefined) return;
+    const own = this.channels.get(context.session?.kernel?.clientId ?? "");
+    if (own?.isOpen || own?.id === id) return;
+    this.connect(panel);
+    this.told.emit({ panel, message: asObject(data) });
+  }
+
   /** Hears that a cell will run; what is sent to the kernel now comes before it. */
   private scheduled(_: unknown, { notebook }: { notebook: NotebookPanel["content"] }): void {
     const panel = this.notebooks.find((candidate) => candidate.content === notebook);
@@ -53,6 +77,8 @@ export class Connections implements IDisposable {
 }
 
 class Channel implements IDisposable {
+  /** Whether the kernel has said that it sends to this channel. */
+  isOpen = false;
   private readonly comm: Kernel.IComm;
 
   constructor(
@@ -60,11 +86,19 @@ class Channel implements IDisposable {
     private readonly tell: (message: Answer) => void,
   ) {
     // The kernel's end is made by the request below, so that it is there before the next cell runs.
-    this.comm = kernel.createComm("nbdebug", UUID.uuid4());
+    this.comm = kernel.createComm("nbdebug", `${CHANNEL}${UUID.uuid4()}`);
     this.comm.onMsg = ({ content }) => tell(asObject(content.data));
     kernel.statusChanged.connect(this.changed, this);
     kernel.disposed.connect(this.dispose, this);
-    ask(kernel, "connect", { channel: this.comm.commId }).catch(() => this.dispose());
+    ask(kernel, "connect", { channel: this.id })
+      .then(() => {
+        this.isOpen = true;
+      })
+      .catch(() => this.dispose());
+  }
+
+  get id(): string {
+    return this.comm.commId;
   }
 
   get isDisposed(): boolean {
@@ -75,13 +109,14 @@ class Channel implements IDisposable {
     this.kernel.statusChanged.disconnect(this.changed, this);
     this.kernel.disposed.disconnect(this.dispose, this);
     if (this.comm.isDisposed) return;
-    const { commId } = this.comm;
+    this.isOpen = false;
     this.comm.dispose();
-    if (!this.kernel.isDisposed) ask(this.kernel, "disconnect", { channel: commId }).catch(() => {});
+    if (!this.kernel.isDisposed) ask(this.kernel, "disconnect", { channel: this.id }).catch(() => {});
   }
 
   private changed(kernel: Kernel.IKernelConnection, status: string): void {
     if (!GONE.includes(status)) return;
+    this.isOpen = false;
     this.tell({ watch: { running: false } });
     kernel.statusChanged.disconnect(this.changed, this);
     kernel.disposed.disconnect(this.dispose, this);

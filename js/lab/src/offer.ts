@@ -1,6 +1,6 @@
 // When a cell fails with an error of torch: an offer under the traceback to explain it.
 
-import type { CodeCell } from "@jupyterlab/cells";
+import type { Cell, CodeCell } from "@jupyterlab/cells";
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from "@jupyterlab/notebook";
 import type { Kernel } from "@jupyterlab/services";
 import type { IDisposable } from "@lumino/disposable";
@@ -11,13 +11,13 @@ import { ask } from "./kernel";
 
 interface Executed {
   notebook: NotebookPanel["content"];
-  cell: NotebookPanel["content"]["widgets"][number];
+  cell: Cell;
   success: boolean;
 }
 
 export class Offers implements IDisposable {
   isDisposed = false;
-  private readonly shown = new Set<Widget>();
+  private readonly shown = new Map<Widget, Kernel.IKernelConnection>();
 
   constructor(
     private readonly notebooks: INotebookTracker,
@@ -29,14 +29,21 @@ export class Offers implements IDisposable {
   dispose(): void {
     this.isDisposed = true;
     NotebookActions.executed.disconnect(this.executed, this);
-    for (const offer of this.shown) offer.dispose();
+    for (const offer of [...this.shown.keys()]) offer.dispose();
   }
 
   private executed(_: unknown, { notebook, cell, success }: Executed): void {
-    if (success || cell.model.type !== "code" || !this.isWanted()) return;
+    if (success || !hasFailed(cell)) return;
     const panel = this.notebooks.find((candidate) => candidate.content === notebook);
     const kernel = panel?.sessionContext.session?.kernel;
-    if (kernel) this.offer(kernel, cell as CodeCell).catch(() => {}); // a kernel without nbdebug has nothing to offer
+    if (!kernel) return;
+    this.withdraw(kernel);
+    if (this.isWanted()) this.offer(kernel, cell as CodeCell).catch(() => {}); // without nbdebug there is no offer
+  }
+
+  /** Takes back what was offered for earlier errors: a kernel knows its last one only. */
+  private withdraw(kernel: Kernel.IKernelConnection): void {
+    for (const [offer, of] of [...this.shown]) if (of === kernel) offer.dispose();
   }
 
   private async offer(kernel: Kernel.IKernelConnection, cell: CodeCell): Promise<void> {
@@ -44,10 +51,16 @@ export class Offers implements IDisposable {
     const { kind } = await ask(kernel, "mishap");
     if (typeof kind !== "string" || kind === "" || cell.isDisposed || this.isDisposed) return;
     const offer = new Offer(() => explain(kernel, cell));
-    this.shown.add(offer);
+    this.shown.set(offer, kernel);
     offer.disposed.connect(() => this.shown.delete(offer));
     cell.outputArea.layout.insertWidget(cell.outputArea.widgets.length, offer);
   }
+}
+
+/** Whether a cell shows an error; one that was not run because of another cell's error shows none. */
+export function hasFailed(cell: Cell): boolean {
+  if (cell.model.type !== "code") return false;
+  return (cell as CodeCell).model.outputs.toJSON().some((output) => output.output_type === "error");
 }
 
 /** Explains the last error in an output of its cell, which is saved with the notebook as every other. */

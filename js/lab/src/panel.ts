@@ -66,7 +66,7 @@ export class SidePanel extends Panel {
     });
     this.wizard = area;
     this.addWidget(area);
-    panel.disposed.connect(() => area.dispose());
+    panel.disposed.connect(area.dispose, area); // the area's own end takes this listener off
   }
 
   private showWatch(panel: NotebookPanel, data: Record<string, unknown>): void {

@@ -39,6 +39,7 @@ const comm = {
     comm.isDisposed = true;
   }),
 };
+let reply: Promise<unknown> = new Promise(() => {});
 const kernel = {
   clientId: "k",
   isDisposed: false,
@@ -47,17 +48,24 @@ const kernel = {
   createComm: () => comm,
   requestExecute: ({ user_expressions }: { user_expressions: { nbdebug: string } }) => {
     asked.push(/answer\("(\w+)"/.exec(user_expressions.nbdebug)?.[1] ?? "");
-    return { done: new Promise(() => {}) };
+    return { done: reply };
   },
 };
 
+const widgetAdded = new Counted();
+const iopubMessage = new Counted();
+
 function panelOf(source: string) {
   const content = { widgets: [{ model: { sharedModel: { getSource: () => source } } }] };
-  return { content, sessionContext: { session: { kernel } } };
+  return { content, sessionContext: { session: { kernel }, iopubMessage } };
 }
 
 function connections(panel: ReturnType<typeof panelOf>) {
-  const tracker = { find: (fits: (one: unknown) => boolean) => [panel].find(fits) };
+  const tracker = {
+    find: (fits: (one: unknown) => boolean) => [panel].find(fits),
+    forEach: (act: (one: unknown) => void) => [panel].forEach(act),
+    widgetAdded,
+  };
   return new Connections(tracker as never);
 }
 
@@ -65,6 +73,7 @@ describe("connections", () => {
   beforeEach(() => {
     asked.length = 0;
     comm.isDisposed = false;
+    reply = new Promise(() => {});
   });
 
   it("leave notebooks alone that do not mention nbdebug", () => {
@@ -102,13 +111,46 @@ describe("connections", () => {
     made.dispose();
   });
 
+  it("overhear what is told to another page, until the kernel tells it to this one", async () => {
+    const panel = panelOf("import nbdebug");
+    const made = connections(panel);
+    const heard = vi.fn();
+    made.told.connect(heard as never);
+    const overhear = (msg_type: string, comm_id: string): void =>
+      iopubMessage.emit(panel.sessionContext, {
+        header: { msg_type },
+        content: { comm_id, data: { watch: { running: true } } },
+      });
+    overhear("stream", "nbdebug-other");
+    overhear("comm_msg", "some-widget");
+    expect(heard).not.toHaveBeenCalled();
+    expect(asked).toEqual([]);
+    overhear("comm_msg", "nbdebug-other");
+    expect(heard).toHaveBeenCalledWith(expect.anything(), { panel, message: { watch: { running: true } } });
+    expect(asked).toEqual(["connect"]);
+    made.dispose();
+
+    const answer = { "application/json": { connected: true } };
+    reply = Promise.resolve({ content: { user_expressions: { nbdebug: { data: answer } } } });
+    comm.isDisposed = false;
+    const connected = connections(panel);
+    connected.told.connect(heard as never);
+    executionScheduled.emit(null, { notebook: panel.content });
+    await vi.waitFor(() => {
+      heard.mockClear();
+      overhear("comm_msg", "nbdebug-other");
+      expect(heard).not.toHaveBeenCalled();
+    });
+    connected.dispose();
+  });
+
   it("leave no listener behind", () => {
     const panel = panelOf("import nbdebug");
     const made = connections(panel);
     executionScheduled.emit(null, { notebook: panel.content });
     made.dispose();
-    const left = [executionScheduled, kernel.statusChanged, kernel.disposed].map(({ slots }) => slots.length);
-    expect(left).toEqual([0, 0, 0]);
+    const signals = [executionScheduled, widgetAdded, iopubMessage, kernel.statusChanged, kernel.disposed];
+    expect(signals.map(({ slots }) => slots.length)).toEqual([0, 0, 0, 0, 0]);
     expect(asked).toEqual(["connect", "disconnect"]);
   });
 });
