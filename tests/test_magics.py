@@ -6,6 +6,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.failing import FAILURES, PREPARE
+
 SETUP = """
 %load_ext nbdebug
 %load_ext nbdebug
@@ -122,6 +124,16 @@ def test_the_error_of_the_cell_before_is_explained() -> None:
     assert "there was no error yet" in shown[1]
     assert "fails in 0 (Linear)" in shown[3] and "in_features=5 (it is 4)" in shown[3]
     assert "takes nothing" in shown[4]
+
+
+@pytest.mark.kernel
+def test_each_kind_of_error_is_explained_by_the_magic() -> None:
+    """What the extension offers as a button, a line says without it; the kind, the place and what would fit."""
+    cells = [cell for failure in FAILURES for cell in (failure.code, "%nbdebug explain-error")]
+    shown = run(f"%load_ext nbdebug\n{PREPARE}", *cells, allow_errors=True)[2::2]
+    for failure, said in zip(FAILURES, shown, strict=True):
+        missing = [words for words in failure.said if words not in " ".join(said.split())]
+        assert not missing, f"{failure.kind}: {missing} not in\n{said}"
 
 
 LOOP = """%%watch model

@@ -29,7 +29,7 @@ def connect(details: Mapping[str, Any]) -> dict[str, Any]:
     # The extension has made its end already, so that this one must not ask for it to be opened.
     _channels.setdefault(name, create_comm(target_name="nbdebug", comm_id=name, primary=False))
     for oldest in list(_channels)[:-MOST]:
-        del _channels[oldest]
+        _forget(oldest)
     if not _end:
         _end.append(announcing.on_begin(_follow))
     return {"connected": True}
@@ -37,10 +37,17 @@ def connect(details: Mapping[str, Any]) -> dict[str, Any]:
 
 def disconnect(details: Mapping[str, Any]) -> dict[str, Any]:
     """Forget a channel; with the last one nobody listens to trainings any more."""
-    _channels.pop(str(details.get("channel")), None)
+    _forget(str(details.get("channel")))
     if not _channels and _end:
         _end.pop()()
     return {"connected": False}
+
+
+def _forget(name: str) -> None:
+    """Let go of a channel without a word: its page has closed it, and others would hear of something they never had."""
+    channel = _channels.pop(name, None)
+    if channel is not None:
+        channel.close = lambda *_, **__: None
 
 
 def is_heard() -> bool:

@@ -13,6 +13,7 @@ from nbdebug.errors import BadInput, NbdebugError, plainly
 from nbdebug.evidence import TrialRun
 from nbdebug.postmortem.backward import about_backward
 from nbdebug.postmortem.explanation import ErrorExplanation
+from nbdebug.postmortem.nonfinite import about_nonfinite
 from nbdebug.postmortem.recognising import last_error, mishap_in
 from nbdebug.postmortem.scene import Call, Scene, scene_of
 from nbdebug.subject.nest import map_leaves
@@ -42,7 +43,7 @@ def explain_error(exception: BaseException | None = None) -> ErrorExplanation:
             expected="an exception, or a cell that failed before",
             do="call it in the cell after the one that failed, or pass the exception that you caught",
         )
-    scene, text = scene_of(error), f"{type(error).__name__}: {error}"
+    scene, text = scene_of(error), f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     trial = _trial(error, text, scene)
     return ErrorExplanation(trial.kind, text, next(forward_fails(trial)))
 
@@ -118,6 +119,8 @@ def _found(stage: str, kind: str, error: str, scene: Scene) -> dict[str, Any]:
     try:
         if stage == "backward":
             return about_backward(kind, error, scene)
+        if stage == "code" and kind == "nan":
+            return about_nonfinite(scene)
         call = scene.loss or scene.innermost
         if call is None or kind in ("device", "memory", "device-assert"):
             return {}

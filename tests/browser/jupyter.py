@@ -16,7 +16,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -111,6 +112,22 @@ class Server:
     def set_settings(self, plugin: str, settings: dict[str, Any]) -> None:
         """Set what a plugin reads on every page that is opened from now on."""
         self._ask(f"lab/api/settings/{plugin}", "PUT", {"raw": json.dumps(settings)})
+
+    @contextmanager
+    def without_extension(self, name: str) -> Iterator[None]:
+        """Disable an extension on every page that is opened meanwhile, as `jupyter labextension disable` does."""
+        config = self.home / "config" / "labconfig" / "page_config.json"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(json.dumps({"disabledExtensions": {name: True}}))
+        try:
+            yield
+        finally:
+            config.unlink()
+
+    def settings(self, plugin: str) -> dict[str, Any]:
+        """Give what a plugin's settings are now, with its defaults."""
+        found: dict[str, Any] = json.loads(self._ask(f"lab/api/settings/{plugin}"))
+        return dict(found["settings"])
 
     def _ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
@@ -233,6 +250,21 @@ class Notebook:
         """Run code in the kernel without a cell, so that focus stays where it is in the page."""
         kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
         self.page.evaluate(f"code => {kernel}.requestExecute({{ code }}).done.then(() => null)", code)
+
+    def wait_for_settings(self, plugin: str, **wanted: Any) -> None:
+        """Wait until the settings editor has saved these values."""
+        for _ in range(600):
+            settings = self.server.settings(plugin)
+            if all(settings.get(name) == value for name, value in wanted.items()):
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"the settings were not saved: {settings}")
+
+    def reload(self) -> None:
+        """Load the page again while its kernel goes on."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.reload()
+        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
 
     def wait_for_idle(self, seconds: float = 60) -> None:
         """Wait until the kernel is connected and idle."""

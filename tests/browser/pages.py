@@ -8,17 +8,19 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from tests.browser.jupyter import Front, Notebook, Server
+from tests.browser.jupyter import EXTENSION, Front, Notebook, Server
 
 
 @contextmanager
 def new_page(server: Server, browser: Browser, front: Front, shots: Path) -> Iterator[Notebook]:
-    """Open a page; at its end its kernels are stopped, and the console has to be free of errors."""
+    """Open a page; at its end its kernels are stopped, settings are set back, and its console is free of errors."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     opened = Notebook(context.new_page(), server, front, shots)
     yield opened
     context.close()
     server.set_theme("JupyterLab Light")
+    if EXTENSION.is_dir():
+        server.set_settings("nbdebug:plugin", {})
     server.stop_kernels()
     complain(opened)
 

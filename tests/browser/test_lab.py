@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Locator, expect
+import re
+
+from playwright.sync_api import expect
 
 from tests.browser.jupyter import EXTENSION, Front, Notebook, Theme
+from tests.browser.lab import MAKE, PATIENCE, choose, explaining, line_of_watch
 
-MAKE = """
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-torch.set_num_threads(1)
-torch.manual_seed(0)
-x = torch.randn(256, 12)
-loader = DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), 32, shuffle=True)
-model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 2))
-criterion = nn.CrossEntropyLoss()
-optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-"""
 # Pictures of both themes, at no further cost.
 THEMES: dict[Front, Theme] = {"lab": "JupyterLab Dark", "notebook": "JupyterLab Light"}
-PATIENCE = 60_000  # milliseconds, for what loads torch or the whole of nbdebug on a busy machine
 NAMES = "print(sorted(name for name in globals() if 'nbdebug' in name), len(In))"
 
 
@@ -47,7 +37,6 @@ def test_the_button_offers_what_is_alive_and_inserts_the_wizard(notebook: Notebo
     expect(notebook.output(1).get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
 
 
-FAILS = "model(torch.randn(4, 13))"
 TRAIN = """
 import time
 with nbdebug.watch(model, optimizer) as live:
@@ -61,39 +50,29 @@ with nbdebug.watch(model, optimizer) as live:
 ENDED = "print('ended', not live.is_running and live.step > 0)"
 
 
-def line_of_watch(notebook: Notebook) -> Locator:
-    """The line with step, loss and health: in the status bar, or in the toolbar where there is none."""
-    place = "#jp-main-statusbar" if notebook.front == "lab" else ".jp-NotebookPanel-toolbar, .jp-Toolbar"
-    return notebook.page.locator(place).locator(".nbdebug-watch")
-
-
-def test_an_error_is_explained_and_a_training_is_followed_and_stopped(notebook: Notebook) -> None:
+def test_a_training_is_followed_also_by_a_new_page_and_stopped(notebook: Notebook) -> None:
     notebook.server.set_theme(THEMES[notebook.front])
-    notebook.open(f"watching-{notebook.front}.ipynb", [f"import nbdebug\n{MAKE}", FAILS, "1 / 0", TRAIN, ENDED])
+    notebook.open(f"watching-{notebook.front}.ipynb", [f"import nbdebug\n{MAKE}", TRAIN, ENDED])
     page = notebook.page
     notebook.run_cell(0)
-    notebook.run_cell(1)
-    page.get_by_role("button", name="Explain with nbdebug").click()
-    expect(notebook.output(1)).to_contain_text("What would fit: in_features=13 (it is 12)", timeout=PATIENCE)
-    expect(page.get_by_role("button", name="Explain with nbdebug")).to_have_count(0)
-    notebook.screenshot(f"lab-error-{notebook.front}")
-    notebook.run_cell(2)
-    expect(notebook.output(2)).to_contain_text("ZeroDivisionError")
-    notebook.start_command("nbdebug:open-panel")
-    notebook.begin_cell(3)
-    line = line_of_watch(notebook)
+    choose(notebook, "nbdebug", "Show the nbdebug Panel")
+    notebook.begin_cell(1)
+    line, panel = line_of_watch(notebook), page.locator("#nbdebug-panel")
     expect(line).to_contain_text("healthy", timeout=PATIENCE)
-    expect(line).to_contain_text("loss 0.")
-    panel = page.locator("#nbdebug-panel")
-    expect(panel.locator(".nbd-plot").first).to_be_visible()
+    expect(line).to_contain_text(re.compile(r"step [\d,]+ · loss 0\."), timeout=PATIENCE)
+    expect(panel.locator(".nbd-plot").first).to_be_visible(timeout=PATIENCE)
     notebook.screenshot(f"lab-watch-{notebook.front}")
-    expect(page.get_by_role("button", name="Explain with nbdebug")).to_have_count(0)  # nothing of torch's failed
+    notebook.reload()
+    expect(line).to_contain_text("healthy", timeout=PATIENCE)
+    choose(notebook, "nbdebug", "Show the nbdebug Panel")
+    expect(panel.locator(".nbd-plot").first).to_be_visible(timeout=PATIENCE)
     line.get_by_role("button", name="Stop").click()
     notebook.wait_for_idle()
-    expect(line).to_be_hidden()
-    expect(panel).to_contain_text("at rest")
-    notebook.run_cell(4)
-    expect(notebook.output(4)).to_have_text("ended True")
+    expect(line).to_be_hidden(timeout=PATIENCE)
+    expect(panel).to_contain_text("at rest", timeout=PATIENCE)
+    notebook.run_cell(2)
+    expect(notebook.output(2)).to_have_text("ended True")
+    expect(explaining(notebook)).to_have_count(0)  # an interrupt is no error of torch's
 
 
 SICK = """
@@ -107,11 +86,12 @@ class Net(nn.Module):
         return self.last(self.head(self.body(x).relu()))
 model = Net()
 """
+LONG = "\n".join(f"# {number}" for number in range(100))
 
 
 def test_the_wizard_beside_the_notebook_leads_to_the_line_and_exports(notebook: Notebook) -> None:
     notebook.server.set_settings("nbdebug:plugin", {"timeLimit": 120, "reportPath": "out/found.html"})
-    notebook.open(f"beside-{notebook.front}.ipynb", [MAKE, SICK])
+    notebook.open(f"beside-{notebook.front}.ipynb", [MAKE, SICK, LONG])
     page = notebook.page
     notebook.run_cell(0)
     notebook.run_cell(1)
@@ -126,7 +106,10 @@ def test_the_wizard_beside_the_notebook_leads_to_the_line_and_exports(notebook: 
     expect(page.locator(".jp-Notebook .jp-Cell.jp-mod-active")).to_contain_text("class Net")
     assert page.evaluate("() => window.getSelection().toString().trim()") == "self.last = nn.Softmax(dim=1)"
     notebook.screenshot(f"lab-beside-{notebook.front}")
-    notebook.start_command("nbdebug:export-report")
+    page.locator(".jp-WindowedPanel-outer").first.evaluate("(all) => { all.scrollTop = all.scrollHeight; }")
+    expect(notebook.cell(0)).not_to_be_in_viewport()
+    expect(link).to_be_in_viewport()  # the panel does not scroll away
+    choose(notebook, "nbdebug", "Export Report…")
     dialog = page.locator(".jp-Dialog")
     expect(dialog.get_by_label("Save as")).to_have_value("out/found.html")
     dialog.get_by_role("button", name="Export").click()
@@ -135,17 +118,57 @@ def test_the_wizard_beside_the_notebook_leads_to_the_line_and_exports(notebook: 
     dialog.get_by_role("button", name="Ok").click()
 
 
+# Counts what the extension connects to a signal of the page: it is started anew with a `connect` that keeps a list.
+START_COUNTED = """async () => {
+  const signal = Object.getPrototypeOf(window.jupyterapp.commands.commandChanged);
+  const connect = signal.connect;
+  await window.jupyterapp.deactivatePlugin('nbdebug:plugin');
+  window.connected = [];
+  signal.connect = function (slot, self) {
+    const [, , caller] = new Error().stack.split('\\n');
+    if (caller.includes('/nbdebug/')) window.connected.push({ signal: this, slot, self });
+    return connect.call(this, slot, self);
+  };
+  await window.jupyterapp.activatePlugin('nbdebug:plugin');
+}"""
+# What can still be disconnected was left behind.
+STOP_COUNTED = """async () => {
+  await window.jupyterapp.deactivatePlugin('nbdebug:plugin');
+  const left = window.connected.filter(({ signal, slot, self }) => signal.disconnect(slot, self));
+  const commands = window.jupyterapp.commands.listCommands().filter((id) => id.startsWith('nbdebug:'));
+  return { connected: window.connected.length, left: left.map(({ slot }) => String(slot)), commands };
+}"""
+HEARD = "from nbdebug import announcing\nprint(nbdebug.lab.channel.is_heard(), len(announcing._listeners))"
+
+
 def test_nothing_stays_when_it_is_switched_off(notebook: Notebook) -> None:
-    notebook.open(f"off-{notebook.front}.ipynb", [FAILS])
+    notebook.open(f"off-{notebook.front}.ipynb", [f"import nbdebug\n{MAKE}", "model(torch.randn(4, 13))", HEARD])
     page = notebook.page
-    expect(page.get_by_role("button", name="Troubleshoot")).to_be_visible()
-    left = page.evaluate(
-        """async () => {
-          await window.jupyterapp.deactivatePlugin('nbdebug:plugin');
-          return window.jupyterapp.commands.listCommands().filter((id) => id.startsWith('nbdebug:'));
-        }"""
-    )
-    assert left == []
-    expect(page.locator("#nbdebug-panel")).to_have_count(0)
-    notebook.run_cell(0)
-    expect(page.get_by_role("button", name="Explain with nbdebug")).to_have_count(0)
+    page.evaluate(START_COUNTED)
+    for index in range(3):
+        notebook.run_cell(index)
+    expect(notebook.output(2)).to_have_text("True 1")
+    expect(explaining(notebook)).to_be_visible(timeout=PATIENCE)
+    page.get_by_role("button", name="Troubleshoot").click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Open beside the notebook").click(timeout=PATIENCE)
+    expect(page.locator("#nbdebug-panel").get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
+    after = page.evaluate(STOP_COUNTED)
+    assert after["connected"] > 5 and (after["left"], after["commands"]) == ([], [])
+    expect(page.locator("#nbdebug-panel, .nbdebug-watch, .nbdebug-offer")).to_have_count(0)
+    expect(page.get_by_role("button", name="Troubleshoot")).to_have_count(0)
+    notebook.run_cell(2)
+    expect(notebook.output(2)).to_have_text("False 0")  # the kernel tells nobody any more
+    notebook.run_cell(1)
+    expect(explaining(notebook)).to_have_count(0)
+
+
+def test_nothing_of_it_is_there_when_it_is_disabled(notebook: Notebook) -> None:
+    with notebook.server.without_extension("nbdebug"):
+        notebook.open(f"disabled-{notebook.front}.ipynb", ["import nbdebug, torch\ntorch.ones(2) @ torch.ones(3)"])
+        expect(notebook.page.get_by_role("menuitem", name="Kernel", exact=True)).to_be_visible(timeout=PATIENCE)
+        notebook.run_cell(0)
+        expect(notebook.output(0)).to_contain_text("RuntimeError")
+    there = notebook.page.evaluate("() => window.jupyterapp.hasPlugin('nbdebug:plugin')")
+    assert not there
+    for role, name in (("button", "Troubleshoot"), ("button", "Explain with nbdebug"), ("menuitem", "nbdebug")):
+        expect(notebook.page.get_by_role(role, name=name, exact=True)).to_have_count(0)

@@ -165,6 +165,25 @@ def test_an_assertion_of_the_user_about_nan() -> None:
     assert explained(train).kind == "nan"
 
 
+def test_what_is_not_finite_is_named_when_the_user_asserts_that_it_is() -> None:
+    model = Net().eval()
+    ids, noise = IDS, torch.zeros(6, 4)
+
+    def train(scale: float) -> None:
+        output = model(ids) * scale
+        assert torch.isfinite(output + noise).all()
+
+    found = explained(lambda: train(float("inf")))
+    assert (found.kind, found.where) == ("nan", "your code")
+    assert "not finite: output (6, 4); finite: noise (6, 4)" in found.says.lower()
+    with torch.no_grad():
+        model.head.weight[0, 0] = float("nan")
+    before = fingerprint(model)
+    found = explained(lambda: train(1.0))
+    assert found.where == "head" and "parameter model.head.weight of shape (4, 8) is not finite" in found.says
+    assert not difference(before, fingerprint(model))
+
+
 def test_a_loss_without_a_graph_says_why() -> None:
     frozen = Net().requires_grad_(False)
     found = explained(lambda: step(frozen))

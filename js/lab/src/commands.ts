@@ -7,7 +7,7 @@ import { type INotebookTracker, NotebookActions, type NotebookPanel } from "@jup
 import type { Kernel } from "@jupyterlab/services";
 import type { DisposableSet } from "@lumino/disposable";
 import { openingCode, wizardCell } from "./code";
-import { bugIcon } from "./icon";
+import { lensIcon } from "./icon";
 import { ask } from "./kernel";
 import { explain, hasFailed } from "./offer";
 import { missing, pick, toCandidates } from "./picker";
@@ -41,7 +41,7 @@ export function addCommands(
     caption = label,
   ): void => {
     const command = `nbdebug:${name}`;
-    held.add(app.commands.addCommand(command, { label, caption, icon: bugIcon, execute, isEnabled }));
+    held.add(app.commands.addCommand(command, { label, caption, icon: lensIcon, execute, isEnabled }));
     if (palette !== null) held.add(palette.addItem({ command, category: "nbdebug" }));
   };
   const inNotebook = (act: Act) => () => withKernel(notebooks.currentWidget, act);

@@ -1,8 +1,10 @@
 import { LabIcon } from "@jupyterlab/ui-components";
 
+// A small network under a lens; a bug is what JupyterLab's own debugger shows.
 const drawing = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 24 24">
-<g class="jp-icon3" fill="none" stroke="#616161" stroke-width="2" stroke-linecap="round">
-<path d="M8 5l2 2M16 5l-2 2M4 13h4M16 13h4M5 20l3.5-3M19 20l-3.5-3M5.5 7.5L8.5 10M18.500 7.500L15.500 10"/>
-<rect x="8" y="7" width="8" height="13" rx="4"/><path d="M12 11v9"/></g></svg>`;
+<g class="jp-icon3" fill-opacity="0" stroke="#616161" stroke-width="2" stroke-linecap="round">
+<circle cx="10" cy="10" r="8"/><path d="M16 16l6 6"/><path d="M6.500 7L13.500 10L6.500 13" stroke-width="1.500"/></g>
+<g class="jp-icon3" fill="#616161"><circle cx="6.500" cy="7" r="2"/><circle cx="6.500" cy="13" r="2"/>
+<circle cx="13.500" cy="10" r="2"/></g></svg>`;
 
-export const bugIcon = new LabIcon({ name: "nbdebug:bug", svgstr: drawing });
+export const lensIcon = new LabIcon({ name: "nbdebug:lens", svgstr: drawing });

@@ -7,7 +7,7 @@ import { h } from "../../src/dom";
 import { asList, asObject } from "../../src/frame";
 import curveView from "../../src/views/curve";
 import type { Told } from "./connections";
-import { bugIcon } from "./icon";
+import { lensIcon } from "./icon";
 import { type Finding, jump, locate, sources, toFinding } from "./links";
 import { LiveModel } from "./live-model";
 import { toWatch, WatchLine } from "./watch";
@@ -31,7 +31,7 @@ export class SidePanel extends Panel {
     super();
     this.id = "nbdebug-panel";
     this.addClass("nbdebug-panel");
-    this.title.icon = bugIcon;
+    this.title.icon = lensIcon;
     this.title.caption = "nbdebug";
     this.line = new WatchLine(stop);
     const list = new Widget({ node: h("div", {}, this.hint, this.list) });
@@ -56,7 +56,9 @@ export class SidePanel extends Panel {
     if (!kernel) return;
     this.wizard?.dispose();
     const { rendermime } = panel.content;
-    const area = new SimplifiedOutputArea({ model: new OutputAreaModel({ trusted: true }), rendermime });
+    const model = new OutputAreaModel({ trusted: true });
+    const area = new SimplifiedOutputArea({ model, rendermime });
+    area.disposed.connect(model.dispose, model);
     area.addClass("nbdebug-wizard");
     area.future = kernel.requestExecute({
       code,

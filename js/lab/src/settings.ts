@@ -18,12 +18,20 @@ export const DEFAULTS: Settings = {
   offerExplanations: true,
 };
 
+/** Takes the checks for which numbers are given; a row of the editor that is not filled in yet says nothing. */
+function toThresholds(given: unknown): Record<string, unknown> {
+  const filled = Object.entries(asObject(given)).filter(
+    ([, numbers]) => Object.keys(asObject(numbers)).length > 0,
+  );
+  return Object.fromEntries(filled);
+}
+
 /** Reads settings of any origin; what is not of its kind is taken for its default. */
 export function toSettings(given: unknown): Settings {
   const raw = asObject(given);
   const { timeLimit, reportPath } = raw;
   return {
-    thresholds: asObject(raw.thresholds),
+    thresholds: toThresholds(raw.thresholds),
     timeLimit: typeof timeLimit === "number" && timeLimit > 0 ? timeLimit : null,
     includeSamples: raw.includeSamples === true,
     reportPath: typeof reportPath === "string" && reportPath !== "" ? reportPath : DEFAULTS.reportPath,

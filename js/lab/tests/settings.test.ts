@@ -11,7 +11,8 @@ describe("the settings", () => {
 
   it("add nothing to the wizard's call until they are changed", () => {
     expect(wizardOptions(DEFAULTS)).toEqual({});
-    const changed = { timeLimit: 30, includeSamples: true, thresholds: { "dead-units": { share: 0.5 } } };
+    const thresholds = { "dead-units": { share: 0.5 }, newKey: {} };
+    const changed = { timeLimit: 30, includeSamples: true, thresholds };
     expect(wizardOptions(toSettings(changed))).toEqual({
       thresholds: { "dead-units": { share: 0.5 } },
       time_limit: 30,
