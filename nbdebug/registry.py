@@ -89,10 +89,10 @@ class Registry:
         """Import every module of these packages once, so that what they define is registered."""
         for package in packages or ("nbdebug.checks", "nbdebug.probes", "nbdebug.recorded"):
             if package not in self._loaded:
-                self._loaded.add(package)
                 with drawing_nothing():
                     for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
                         importlib.import_module(f"{package}.{module.name}")
+                self._loaded.add(package)  # not before: an interrupt may land in the middle
         return self
 
     def find(self, check: str) -> CheckSpec:

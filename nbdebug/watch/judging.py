@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.recording import Recording
+from nbdebug.finding import Result
 from nbdebug.ranking import ranked
 from nbdebug.registry import CheckSpec, ProbeSpec, Registry, registry
 from nbdebug.report import Report
@@ -58,6 +59,12 @@ class RecordingSession(Session):
     def __init__(self, recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         super().__init__(cast("Subject", _Nobody()), thresholds=thresholds)
         self._evidence[Recording] = recording
+
+    def run(self, checks: Iterable[str]) -> list[Result]:
+        """Run these checks in order; an interrupt is raised, because it is meant for the training that goes on."""
+        for check in checks:
+            self.run_check(check)
+        return self.journal.results
 
     def _source(self, kind: type) -> ProbeSpec | None:
         return self.registry.reader_for(kind)

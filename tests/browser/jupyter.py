@@ -196,6 +196,7 @@ class Notebook:
     foreign: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.page.set_default_timeout(60_000)  # milliseconds; a machine that runs other tests as well is slow
         self.page.on("console", self._on_console)
         self.page.on("pageerror", self._on_error)
         self.page.on("request", self._on_request)

@@ -153,7 +153,7 @@ def test_nothing_stays_when_it_is_switched_off(notebook: Notebook) -> None:
     page.locator(".jp-Dialog").get_by_role("button", name="Open beside the notebook").click(timeout=PATIENCE)
     expect(page.locator("#nbdebug-panel").get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
     after = page.evaluate(STOP_COUNTED)
-    assert after["connected"] > 5 and (after["left"], after["commands"]) == ([], [])
+    assert after["connected"] > 0 and (after["left"], after["commands"]) == ([], [])
     expect(page.locator("#nbdebug-panel, .nbdebug-watch, .nbdebug-offer")).to_have_count(0)
     expect(page.get_by_role("button", name="Troubleshoot")).to_have_count(0)
     notebook.run_cell(2)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +234,20 @@ def test_an_interrupt_of_a_listener_leaves_no_hook() -> None:
     finally:
         end()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
+def test_an_interrupt_while_the_run_is_judged_reaches_the_training(monkeypatch: Any, place: int) -> None:
+    model = mlp()
+    run, _ = watched(model, torch.optim.SGD(model.parameters(), 0.1), 12)
+    ran = [result.check for result in run.report().results if result.status in ("clean", "found")]
+    chosen = registry.checks[ran[place]]
+
+    def pressed(**_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setitem(registry.checks, chosen.id, replace(chosen, function=pressed))
+    with pytest.raises(KeyboardInterrupt):
+        run.report()
+    monkeypatch.undo()
+    assert run.report().result(chosen.id).status != "crashed"  # nothing half done is kept
