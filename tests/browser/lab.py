@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
 from tests.browser.jupyter import Notebook
 
@@ -48,8 +48,3 @@ def line_of_watch(notebook: Notebook) -> Locator:
     """The line with step, loss and health: in the status bar, or in the toolbar where there is none."""
     place = "#jp-main-statusbar" if notebook.front == "lab" else ".jp-NotebookPanel-toolbar, .jp-Toolbar"
     return notebook.page.locator(place).locator(".nbdebug-watch")
-
-
-def expect_button(notebook: Notebook, name: str) -> None:
-    """Wait until a button of the first wizard, or whatever else has one of this name, is there."""
-    expect(notebook.page.get_by_role("button", name=name).first).to_be_visible(timeout=PATIENCE)
