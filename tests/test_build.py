@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -82,6 +84,33 @@ def test_the_extension_is_where_jupyterlab_looks_and_not_in_the_package_as_well(
         "data/share/jupyter/labextensions/nbdebug/package.json",
         "data/share/jupyter/labextensions/nbdebug/static/entry.js",
     }
+
+
+def installed(tree: Path) -> Path:
+    """Install the wheel of this tree into a new environment, and return its Python; what it needs is borrowed."""
+    home = tree / "env"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    (made,) = (tree / "out").glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(made)]
+    subprocess.run(pip, check=True, capture_output=True)
+    (folder,) = (home / "lib").glob("python*/site-packages")  # only now: pip must not see what is installed here
+    (folder / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"])
+    return python
+
+
+def test_jupyterlab_accepts_the_extension_of_an_installed_wheel(tree: Path) -> None:
+    assert (ROOT / EXTENSION).is_dir(), "the extension is not built; run `make front`"
+    build = f'mkdir -p ../js/lab/built && cp -r "{ROOT / EXTENSION}" ../js/lab/built/'
+    wheel(tree, fake_node(tree / "bin", f'[ "$1" = ci ] || {{ {build}; }}'))
+    homes = {"JUPYTER_DATA_DIR": str(tree / "data"), "JUPYTER_CONFIG_DIR": str(tree / "config")}
+    command = [str(installed(tree)), "-m", "jupyterlab.labextensions", "list"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | homes
+    done = subprocess.run(command, cwd=tree / "out", env=environment, capture_output=True, text=True, check=True)
+    folder, listed = (done.stdout + done.stderr).split(str(tree / "env/share/jupyter/labextensions"), 1)
+    assert "nbdebug " not in folder
+    (line,) = [line for line in listed.splitlines() if line.strip().startswith("nbdebug ")]
+    assert "enabled" in line and "OK" in line and "nbdebug-torch" in line
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["fresh", "stale"])
