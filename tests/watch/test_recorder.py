@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -86,13 +85,15 @@ def test_each_part_of_a_step_has_its_time() -> None:
             found.register_hook(lambda gradient: time.sleep(naps["backward"]))
             return torch.relu(found)
 
-    class SlowSteps(torch.optim.SGD):
-        def step(self, closure: Any = None) -> Any:
+    class SlowSteps(torch.optim.Optimizer):
+        def step(self, closure: None = None) -> None:  # type: ignore[override]
             time.sleep(naps["step"])
-            return super().step(closure)
+            for p in self.param_groups[0]["params"]:
+                p.data -= 0.01 * p.grad
 
     model = Slow(20, 3)
-    live, _ = watched(model, SlowSteps(model.parameters(), 0.01), 6, after_step=lambda: time.sleep(naps["data"]))
+    optimizer = SlowSteps(model.parameters(), {"lr": 0.01})
+    live, _ = watched(model, optimizer, 6, after_step=lambda: time.sleep(naps["data"]))
     found = live.recording()
     for part, nap in naps.items():
         own = found.times[part].values[1:]  # nothing sleeps before the first step
