@@ -70,7 +70,10 @@ def test_a_training_is_followed_also_by_a_new_page_and_stopped(notebook: Noteboo
     notebook.wait_for_idle()
     expect(line).to_be_hidden(timeout=PATIENCE)
     expect(panel).to_contain_text("at rest", timeout=PATIENCE)
-    notebook.run_cell(2)
+    for _ in range(10):  # what is asked right after an interrupt may be left out by the kernel with what waited before
+        notebook.run_cell(2)
+        if notebook.output(2).locator(".jp-OutputArea-output").count():
+            break
     expect(notebook.output(2)).to_have_text("ended True")
     expect(explaining(notebook)).to_have_count(0)  # an interrupt is no error of torch's
 
