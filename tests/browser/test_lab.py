@@ -107,7 +107,7 @@ def test_the_wizard_beside_the_notebook_leads_to_the_line_and_exports(notebook: 
     link = panel.get_by_role("button", name="bug: softmax-before-cross-entropy at last")
     link.click(timeout=PATIENCE)
     expect(page.locator(".jp-Notebook .jp-Cell.jp-mod-active")).to_contain_text("class Net")
-    assert page.evaluate("() => window.getSelection().toString().trim()") == "self.last = nn.Softmax(dim=1)"
+    page.wait_for_function("() => window.getSelection().toString().trim() === 'self.last = nn.Softmax(dim=1)'")
     notebook.screenshot(f"lab-beside-{notebook.front}")
     page.locator(".jp-WindowedPanel-outer").first.evaluate("(all) => { all.scrollTop = all.scrollHeight; }")
     expect(notebook.cell(0)).not_to_be_in_viewport()
