@@ -16,6 +16,7 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
+from nbdebug.twin.inner_steps import is_inner_step
 from nbdebug.twin.taps import tensors_in
 
 __all__ = ["loop_facts", "own_loop"]
@@ -181,6 +182,8 @@ class _Notes:
         self._raw[id(parameter)] = _norm(parameter.grad)
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_inner_step(optimizer):
+            return
         self.steps += 1
         self.steps_taken += 1
         self.used_norm = self._gradient_norm()
@@ -189,6 +192,8 @@ class _Notes:
         self._at_step = [p.detach().clone() for p in self.held]
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if is_inner_step(optimizer):
+            return
         self.stepped += _distance([p.detach() for p in self.held], self._at_step)
 
     def _gradient_norm(self) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from nbdebug.twin.inner_steps import is_inner_step
 from nbdebug.watch.hooks import scaler_of_step
 from nbdebug.watch.norms import Norms, norms_of
 from nbdebug.watch.passes import Passes
@@ -42,6 +43,7 @@ class Followed:
     versions: list[int] = field(default_factory=list)
     sample: Sample | None = None
     has_closure: bool = False
+    depth: int = 0  # of steps in steps: one of a class that calls the `step` of its parent is two
 
     @property
     def is_plain(self) -> bool:
@@ -137,6 +139,9 @@ class Steps:
         one = self._of(optimizer)
         if one is None:
             return
+        one.depth = one.depth + 1 if one.depth and is_inner_step(optimizer) else 1
+        if one.depth > 1:
+            return
         self.passes.close_backward()
         if self.scale is not None or one.steps < SURE or one.steps % SURE == 0:
             scaler = scaler_of_step()
@@ -192,6 +197,9 @@ class Steps:
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         one = self._of(optimizer)
         if one is None:
+            return
+        one.depth = max(one.depth - 1, 0)
+        if one.depth:
             return
         seconds = perf_counter() - self._began
         if one.sample is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import nbdebug
+from nbdebug.evidence import Loop
 from tests.watch.runs import batch, mlp, train, watched
 
 
@@ -428,3 +429,43 @@ def test_the_same_batch_again_and_again_is_seen() -> None:
             optimizer.step()
     tally = live.recording().batches
     assert (tally.seen, tally.distinct, tally.in_a_row, tally.most_common) == (11, 5, 6, 7)
+
+
+class Announced(torch.optim.SGD):
+    """Does something of its own and leaves the step to its parent, as many do; fails when told to."""
+
+    fails = False
+
+    def step(self, closure: Any = None) -> Any:
+        found = super().step(closure)
+        if self.fails:
+            raise RuntimeError("after the step")
+        return found
+
+
+def test_a_step_that_calls_that_of_its_parent_is_one_step() -> None:
+    """Torch calls the hooks for both; also after a step that failed, and in a step that diagnose is given."""
+    model = mlp()
+    torch.optim.SGD(model.parameters(), 0.05)  # from now on torch's own class calls hooks
+    optimizer = Announced(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
+        train(model, optimizer, 3)
+        optimizer.fails = True
+        with pytest.raises(RuntimeError, match="after the step"):
+            train(model, optimizer, 1)
+        optimizer.fails = False
+        train(model, optimizer, 3)
+    tally = live.recording().tally
+    assert live.step == 6 and tally.steps_without_backward == 0
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = loss_fn(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    subject = nbdebug.Subject(model, [batch(n) for n in range(4)], nn.CrossEntropyLoss(), optimizer, train_step=step)
+    loop = nbdebug.Session(subject).gather(Loop)
+    assert isinstance(loop, Loop) and not loop.error
+    assert {call.steps for call in loop.calls} == {1}
