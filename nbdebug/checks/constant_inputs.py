@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.stats import binom
 
 from nbdebug.evidence import LoaderSweep, PartFacts
 from nbdebug.finding import Finding, Remedy
@@ -96,5 +96,5 @@ def _tells(labels: np.ndarray, blank: np.ndarray, p: float = 1e-3) -> bool:
     values, counts = np.unique(labels[blank], return_counts=True)
     size, hits = int(counts.sum()), int(counts.max())
     share = float(np.mean(labels == values[counts.argmax()]))
-    by_chance = sum(math.comb(size, k) * share**k * (1 - share) ** (size - k) for k in range(hits, size + 1))
+    by_chance = float(binom.sf(hits - 1, size, share))
     return 2 * hits > size and by_chance * len(values) < p

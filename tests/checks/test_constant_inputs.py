@@ -89,3 +89,13 @@ def test_blank_samples_of_one_class_are_no_illness() -> None:
     rows, labels = rows.clone(), labels.clone()
     rows[:400], labels[:400] = 0, 9
     assert not alarms(**setup(rows, labels))
+
+
+def test_thousands_of_blank_samples_are_counted() -> None:
+    """Where most files were not found, the share of each answer among them is a small number, and no overflow."""
+    images = torch.rand(4000, 64)
+    images[:3000] = 0
+    report = nbdebug.diagnose(**setup(images, torch.arange(4000) % 10), checks=["constant-inputs"], progress=False)
+    result = report.result("constant-inputs")
+    assert [finding.severity for finding in result.findings] == ["suspect"]
+    assert "10 different answers" in result.findings[0].says
