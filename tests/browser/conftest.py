@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 expect.set_options(timeout=30_000)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE not in item.path.parents:
