@@ -46,7 +46,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    grouped = any(item.nodeid.endswith("@browser") for item in request.session.items)
+    assert grouped or request.config.getoption("dist", "no") != "loadgroup", "this xdist keeps no group together"
     running = Server.start(tmp_path_factory.mktemp("jupyter") / "home")
     yield running
     running.stop()
