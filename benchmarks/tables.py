@@ -163,7 +163,7 @@ def _lists(outcomes: Sequence[Any]) -> list[tuple[str, list[str]]]:
             "No remedy verifies",
             [f"{o.name}: {patch}: {verdict}: {says}" for o in sick for patch, verdict, says in _in_vain(o)],
         ),
-        ("Crashed checks", sorted({f"{o.name}: {crash}" for o in outcomes for crash in o.crashed})),
+        ("Crashed checks", sorted({f"{o.name}: {crash.splitlines()[0]}" for o in outcomes for crash in o.crashed})),
     ]
 
 
