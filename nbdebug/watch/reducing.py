@@ -74,7 +74,7 @@ def change_of(weight: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.nd
     """Give the root of mean squares of weights, and |change| / |weight|; infinite if not finite, NaN if unknown."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         ratio = np.sqrt(change / weight)
-        return np.sqrt(weight), np.where(weight == 0, np.nan, np.where(np.isnan(weight), np.nan, infinite(ratio)))
+        return np.sqrt(weight), np.where((weight == 0) | np.isnan(weight), np.nan, infinite(ratio))
 
 
 def infinite(values: np.ndarray) -> np.ndarray:

@@ -84,11 +84,9 @@ def reloaded(notebook: Notebook) -> Locator:
     ipywidgets gives a kernel four seconds to send its models, and on a busy machine misses some or all of them; a
     person then loads the page once more.
     """
-    notebook.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     wizard = notebook.output(LAST)
     for patience in (20_000, 40_000, 60_000):
-        notebook.page.reload()
-        notebook.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+        notebook.reload()
         notebook.wait_for_idle()
         to_cell(notebook, LAST)
         try:
