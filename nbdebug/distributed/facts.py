@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from nbdebug.evidence.ranks import RankFacts, TensorPrint
 from nbdebug.subject import Feed, Subject, unwrap
+from nbdebug.subject.memory import array_of
 from nbdebug.subject.nest import leaves
 
 __all__ = ["as_facts", "averages_itself", "facts_of", "period_of", "prints_of", "sends_buffers", "untold_sampler"]
@@ -124,7 +125,7 @@ def _first_batches(feed: Feed) -> Iterator[int]:
             digest = 0
             for tensor in tensors:
                 flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
-                digest = zlib.crc32(flat.numpy().tobytes(), digest)
+                digest = zlib.crc32(array_of(flat).tobytes(), digest)
             yield digest
 
 

@@ -14,6 +14,7 @@ from nbdebug.control import Control
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.subject import Batch, Feed, Subject
 from nbdebug.subject.loss import main_output
+from nbdebug.subject.memory import array_of
 from nbdebug.subject.rows import Columns, columns_of, joined
 from nbdebug.subject.sampling import over_all
 from nbdebug.twin import Twin, guarded, make_twin
@@ -203,8 +204,7 @@ def _joined(parts: list[torch.Tensor | None]) -> np.ndarray | None:
 
 
 def _array(part: torch.Tensor) -> np.ndarray:
-    values: np.ndarray = (part.double() if part.is_floating_point() else part).detach().cpu().numpy()
-    return values
+    return array_of((part.double() if part.is_floating_point() else part).cpu())
 
 
 def _refuse_non_finite(errors: np.ndarray, split: str) -> None:

@@ -12,6 +12,7 @@ import torch
 from nbdebug.evidence import Part, Role, TokenLine, Waveform
 from nbdebug.look.pictures import THUMB, album_of, painted
 from nbdebug.look.recognition import folded_side, kind_of, time_axis
+from nbdebug.subject.memory import array_of
 
 __all__ = ["Taste", "part_of", "text_of"]
 
@@ -96,7 +97,7 @@ def _table(name: str, values: torch.Tensor, taste: Taste) -> Built:
     if bad:
         says.append(f"NaN or infinite values: {bad:,}")
     names = taste.columns if len(taste.columns) == width else (name,) if width == 1 else tuple(map(str, range(width)))
-    shown = rows[:, :MOST_COLUMNS].float().numpy().astype(np.float64)
+    shown = array_of(rows[:, :MOST_COLUMNS].float()).astype(np.float64)
     return list(shown), says, names[:MOST_COLUMNS]
 
 
@@ -145,7 +146,7 @@ def _series(name: str, values: torch.Tensor, taste: Taste) -> Built:
     bad = int((~torch.isfinite(ordered.float())).sum())
     if bad:
         says.append(f"NaN or infinite values, which leave gaps: {bad:,}")
-    return [_waveform(sample.float().numpy()) for sample in ordered], says, ()
+    return [_waveform(array_of(sample.float())) for sample in ordered], says, ()
 
 
 def _waveform(sample: np.ndarray) -> Waveform:

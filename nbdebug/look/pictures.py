@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from nbdebug.look.scaling import Scaling, find_scaling
+from nbdebug.subject.memory import array_of
 
 __all__ = ["THUMB", "Album", "album_of", "channel_axis", "painted"]
 
@@ -81,7 +82,7 @@ def channel_axis(values: torch.Tensor) -> int:
 
 def painted(mask: torch.Tensor, most: int = THUMB) -> np.ndarray:
     """Give a map of class numbers as colours with transparency; class 0 and what is ignored stay clear."""
-    classes = mask.detach().cpu().long().numpy()
+    classes = array_of(mask.cpu().long())
     colours = PALETTE[np.where(classes > 0, (classes - 1) % (len(PALETTE) - 1) + 1, 0)]
     alpha = np.where(classes > 0, 255, 0).astype(np.uint8)
     pixels = np.concatenate([colours, alpha[..., None]], 2)

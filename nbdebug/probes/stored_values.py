@@ -12,6 +12,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence import StoredValues, ValueLoss
 from nbdebug.registry import probe
 from nbdebug.subject import Batch, Subject
+from nbdebug.subject.memory import array_of
 from nbdebug.subject.nest import leaves, name_of
 
 __all__ = ["stored_values"]
@@ -52,7 +53,7 @@ def _numbers(value: Any) -> np.ndarray:
     """Give samples × values as float64."""
     tensor = value.detach().cpu() if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
     tensor = tensor.to_dense() if tensor.layout is not torch.strided else tensor
-    return np.asarray(tensor.reshape(len(tensor), -1).double().numpy()) if not tensor.is_complex() else np.zeros((0, 0))
+    return array_of(tensor.reshape(len(tensor), -1).double()) if not tensor.is_complex() else np.zeros((0, 0))
 
 
 def _by_name(samples: list[Any], name: str) -> np.ndarray | None:

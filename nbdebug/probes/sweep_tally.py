@@ -10,6 +10,7 @@ import torch
 
 from nbdebug.evidence import PartFacts
 from nbdebug.subject import Batch
+from nbdebug.subject.memory import array_of
 from nbdebug.subject.rows import digests_of
 
 __all__ = ["PartTally", "flat_rows", "grouped", "keys_of", "labels_of", "parts_of"]
@@ -59,7 +60,7 @@ def labels_of(batch: Batch) -> dict[str, np.ndarray]:
             continue
         rows = flat_rows(tensor, batch.size)
         if rows.shape[1] == 1:
-            found[name] = rows[:, 0].double().numpy()
+            found[name] = array_of(rows[:, 0].double())
         elif tensor.dim() == 2 and bool(((rows == 0) | (rows == 1)).all()) and bool((rows.sum(1) == 1).all()):
             found[name] = rows.argmax(1).double().numpy()
     return found

@@ -16,6 +16,7 @@ from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.subject.batch import Batch
 from nbdebug.subject.feed import Feed
 from nbdebug.subject.holdings import arrays_in, copy_generator, generators_in
+from nbdebug.subject.memory import array_of
 from nbdebug.subject.sampling import over_all
 
 __all__ = ["Drawn", "Reader", "drawn", "fresh_reader", "seed_all", "seed_torch"]
@@ -117,7 +118,7 @@ def _digest(array: Any) -> bytes:
     values = array.detach().cpu() if isinstance(array, torch.Tensor) else array
     if values.nbytes > 100_000_000 or (isinstance(values, torch.Tensor) and values.layout is not torch.strided):
         return b""
-    plain = values.contiguous().view(-1).view(torch.uint8).numpy() if isinstance(values, torch.Tensor) else values
+    plain = array_of(values.contiguous().view(-1).view(torch.uint8)) if isinstance(values, torch.Tensor) else values
     return hashlib.blake2b(np.ascontiguousarray(plain).tobytes(), digest_size=12).digest()
 
 

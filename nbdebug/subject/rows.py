@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from nbdebug.subject.batch import Batch
+from nbdebug.subject.memory import array_of
 
 __all__ = ["Columns", "columns_of", "digests_of", "joined"]
 
@@ -35,12 +36,12 @@ def columns_of(batch: Batch) -> Columns:
             continue
         values = _plain(tensor)
         if values.dim() == 2 and tensor.dtype in _INTEGERS and values.shape[1] >= 8:
-            found[name] = values[:, :POSITIONS].numpy()
+            found[name] = array_of(values[:, :POSITIONS])
             found[f"{name} (counts)"] = _counts(values)
         else:
             reduced = _reduced(values)
             whole = reduced.shape[1] == math.prod(values.shape[1:])
-            found[name if whole else f"{name} (averaged)"] = reduced.numpy()
+            found[name if whole else f"{name} (averaged)"] = array_of(reduced)
     return found
 
 
@@ -70,7 +71,7 @@ def digests_of(batch: Batch) -> list[bytes]:
             continue
         values = tensor.detach().cpu()
         values = values.to_dense() if values.layout is not torch.strided else values
-        array = (values.float() if values.dtype == torch.bfloat16 else values).contiguous().numpy()
+        array = array_of((values.float() if values.dtype == torch.bfloat16 else values).contiguous())
         for hasher, row in zip(hashers, array, strict=True):
             hasher.update(row.tobytes().rstrip(b"\0") + b"|")
     return [hasher.digest() for hasher in hashers]

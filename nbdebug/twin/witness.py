@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from nbdebug.subject.holdings import generators_in
+from nbdebug.subject.memory import array_of
 from nbdebug.subject.provenance import is_users_class
 
 __all__ = ["Witness"]
@@ -214,8 +215,8 @@ def _digest(tensor: torch.Tensor) -> int:
         if flat.device.type != "cpu" or flat.layout is not torch.strided or flat.numel() == 0:
             return 0  # a look at another device would make it wait
         flat = flat.reshape(-1) if flat.is_contiguous() else flat.contiguous().reshape(-1)
-        bits = flat.view(_BITS.get(flat.element_size(), torch.uint8)).numpy()  # its sums cost less than torch's
+        bits = array_of(flat.view(_BITS.get(flat.element_size(), torch.uint8)))  # its sums cost less than torch's
         every = bits.size // _SAMPLE if bits.size > _WHOLE else 1
         return int(bits[::every].sum(dtype=np.int64))
-    except (RuntimeError, NotImplementedError, TypeError):
+    except (RuntimeError, NotImplementedError, TypeError, BufferError):
         return 0

@@ -159,6 +159,7 @@ def _tensor(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
     yield "graph", (tensor.is_leaf, type(tensor.grad_fn).__name__)
     if tensor.layout is torch.strided and not tensor.is_meta:
         yield "data_ptr", tensor.data_ptr()
+        yield "resizable", tensor.untyped_storage().resizable()
         yield "bytes", _digest(tensor)
     elif tensor.layout is torch.sparse_coo:
         yield "bytes", (_digest(tensor._indices()), _digest(tensor._values()))
@@ -167,7 +168,8 @@ def _tensor(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
 def _digest(tensor: torch.Tensor) -> str:
     """Hash the bits: so NaN equals NaN, and -0 differs from 0."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return hashlib.sha1(flat.view(torch.uint8).numpy().tobytes()).hexdigest() if flat.numel() else "empty"
+    # Of a copy: to look at memory with NumPy says for good that it may not be resized.
+    return hashlib.sha1(flat.view(torch.uint8).clone().numpy().tobytes()).hexdigest() if flat.numel() else "empty"
 
 
 def _array(array: np.ndarray) -> Iterator[tuple[str, Any]]:
