@@ -1,16 +1,20 @@
 """What watching costs, as a ratio to the bare loop: each step is made bare and watched in turn, in one process.
 
-    python -m benchmarks.watch_overhead [--rounds 300] [--workloads a,b,c,d] [--peers]
+    python -m benchmarks.watch_overhead [--rounds 300] [--setups 6] [--workloads a,b,c,d] [--peers]
 
 CPU time of the process is compared, on one thread, because wall time says more about the neighbours than about us. The
-median of the ratios over blocks of steps is given, with the quartiles. On a busy machine all figures are too high: what
-a step of the model has in the cache it finds there again, and what a recorder had there is gone.
+median of the ratios over blocks of steps is given, with the quartiles. Where in memory a model happens to lie makes it
+quicker or slower by two hundredths for as long as it lives, so the rounds are shared out among several sets of models;
+and what ran before a step has filled the cache, so the order is drawn anew for each round. On a busy machine all
+figures are too high: what a step of the model has in the cache it finds there again, and what a recorder had there is
+gone.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -25,6 +29,7 @@ from benchmarks.watch_bound import by_hand
 
 BARE, WARM, PEER_WARM = "bare", 70, 3  # steps before the first that counts
 BLOCK = 10  # steps of one ratio
+PEER_SETUPS = 2
 TARGETS = {
     "everything": {"a": 1.10, "b": 1.05, "c": 1.05, "d": 1.30},
     "default": {"a": 1.03, "b": 1.03, "c": 1.03, "d": 1.10},
@@ -109,31 +114,39 @@ def training(name: str) -> tuple[nn.Module, torch.optim.Optimizer, Step]:
     return model, optimizer, step
 
 
-def interleaved(name: str, ways: dict[str, Watched], rounds: int, warm: int) -> dict[str, list[float]]:
-    """Give the CPU time of every step of every way of watching, a step of each in turn and each time another first."""
+def interleaved(name: str, ways: dict[str, Watched], rounds: int, warm: int, setups: int) -> dict[str, list[float]]:
+    """Give the CPU time of every step of every way of watching, a step of each in turn, over several sets of models."""
     found: dict[str, list[float]] = {way: [] for way in ways}
+    dice = random.Random(0)
+    for _ in range(setups):
+        times = one_setup(name, ways, warm + rounds // setups, dice)
+        for way in ways:
+            found[way] += times[way][warm:]
+    return found
+
+
+def one_setup(name: str, ways: dict[str, Watched], rounds: int, dice: random.Random) -> dict[str, list[float]]:
+    """Make a model for each way of watching, and train them side by side."""
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    order = list(ways)
+    dice.shuffle(order)
     with ExitStack() as stack:
         steps: dict[str, Step] = {}
-        for way, watched in ways.items():
+        for way in order:
             model, optimizer, steps[way] = training(name)
-            extra = watched(model, optimizer)
+            extra = ways[way](model, optimizer)
             if hasattr(extra, "__enter__"):
                 stack.enter_context(extra)
-        for number in range(warm + rounds):
+        for number in range(rounds):
             gc.collect() if number % BLOCK == 0 else None
             gc.disable()
-            for way in rotated(list(ways), number):
+            dice.shuffle(order)
+            for way in order:
                 began = time.process_time()
                 steps[way]()
                 found[way].append(time.process_time() - began)
             gc.enable()
-    return {way: times[warm:] for way, times in found.items()}
-
-
-def rotated(names: list[str], number: int) -> list[str]:
-    """Begin with another one each time."""
-    first = number % len(names)
-    return names[first:] + names[:first]
+    return found
 
 
 def ratios(watched: list[float], bare: list[float]) -> list[float]:
@@ -142,11 +155,19 @@ def ratios(watched: list[float], bare: list[float]) -> list[float]:
     return [sum(watched[i : i + BLOCK]) / sum(bare[i : i + BLOCK]) for i in starts]
 
 
+def unwatched(model: nn.Module, optimizer: Any) -> None:
+    """Leave a training alone."""
+
+
+def beside(way: str, watched: Watched) -> dict[str, Watched]:
+    """One way beside a bare loop of its own, and no more: models that wait for their turn would share the cache."""
+    return {BARE: unwatched, way: watched}
+
+
 def ours() -> dict[str, Watched]:
-    """The bare loop, the floor below which nothing can be told, a bound written by hand, and the ways with a target."""
+    """The floor below which nothing can be told, a bound written by hand, and the ways with a target."""
     return {
-        BARE: lambda model, optimizer: None,
-        "bare again (noise)": lambda model, optimizer: None,
+        "bare again (noise)": unwatched,
         "written by hand": by_hand,
         "nothing due": lambda model, optimizer: nbdebug.watch(model, optimizer, every=10**9),
         "default": lambda model, optimizer: nbdebug.watch(model, optimizer),
@@ -167,9 +188,10 @@ def report(name: str, found: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
-    """Measure every workload: ours together, and then each peer beside a bare loop of its own, in fewer steps."""
+    """Measure every workload: our ways, and then the peers in fewer steps, each beside a bare loop of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--setups", type=int, default=6, help="sets of models that share the rounds")
     parser.add_argument("--workloads", default="a,b,c,d")
     parser.add_argument("--peers", action="store_true", help="also the peers that are installed")
     parser.add_argument("--peer-rounds", type=int, default=40)
@@ -181,9 +203,10 @@ def main() -> None:
 
         others = dict(peers())
     for name in options.workloads.split(","):
-        report(name, interleaved(name, ours(), options.rounds, WARM))
+        for way, watched in ours().items():
+            report(name, interleaved(name, beside(way, watched), options.rounds, WARM, options.setups))
         for way, watched in others.items():
-            report(name, interleaved(name, {BARE: ours()[BARE], way: watched}, options.peer_rounds, PEER_WARM))
+            report(name, interleaved(name, beside(way, watched), options.peer_rounds, PEER_WARM, PEER_SETUPS))
 
 
 if __name__ == "__main__":

@@ -157,11 +157,15 @@ class ShortRun:
 
 @dataclass(frozen=True)
 class Pace:
-    """Where the time of a step goes: waiting for the batch, and training on it; `workers` load side by side."""
+    """Where the time of a step goes: waiting for the batch, and training on it; `workers` load side by side.
+
+    In a real training, `place` names it, and waiting is all that passes between a step and the next forward pass.
+    """
 
     loading_seconds: float
     training_seconds: float
     workers: int = 1
+    place: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nbdebug.errors import NotApplicable
 
-__all__ = ["EPS_STORED", "Loop", "LoopFacts", "LoopStep", "OptimizerFacts", "Schedule"]
+__all__ = ["EPS_STORED", "Clipping", "Loop", "LoopFacts", "LoopStep", "OptimizerFacts", "Schedule"]
 
 EPS_STORED = "eps as stored"
 
@@ -77,11 +77,20 @@ class LoopFacts:
     error: str = ""
     stepped_first: bool = False
     kept: float = 1.0
+    graphs_over: int | None = None  # in how many steps so many graphs were kept, where it is not all
 
     def require(self) -> None:
         """Refuse to judge a step that does not run."""
         if self.error:
             raise NotApplicable("your training step fails; see step-never-taken")
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """Norms of the gradient after the backward pass and as the optimizer took it, in pairs; none of them is zero."""
+
+    place: str
+    pairs: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ class Schedule:
     rates: tuple[float, ...]
     per_epoch_batches: int | None
     in_step: bool = False
+    places: tuple[int, ...] = ()  # the steps of a real training to which the rates belong, where it was watched
 
 
 @dataclass(frozen=True)

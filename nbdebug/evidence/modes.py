@@ -86,6 +86,7 @@ class StepModes:
     whole_in_eval: bool = False
     eval_as_handed: bool | None = None
     left_in_eval: tuple[str, ...] = ()
+    place: str = "your train_step"
 
 
 @dataclass(frozen=True)

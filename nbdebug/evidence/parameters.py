@@ -126,7 +126,8 @@ class OptimizerCoverage:
     """Which of the model's trainable parameters the optimizer holds, compared by identity.
 
     `strays` are the shapes of what it holds that is not of this model; `elsewhere` are parameters that another
-    optimizer, which the user's own functions reach for, holds.
+    optimizer, which the user's own functions reach for, holds. `shapes` has the parameters in the order of the model.
+    `all_reached` says that of the missing ones only those are named to which gradients came.
     """
 
     optimizer: str
@@ -135,3 +136,4 @@ class OptimizerCoverage:
     shapes: dict[str, tuple[int, ...]]
     strays: tuple[tuple[int, ...], ...]
     elsewhere: tuple[str, ...]
+    all_reached: bool = False

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from nbdebug.evidence.parameters import OptimizerCoverage
 from nbdebug.evidence.ranks import RankFacts, TensorPrint
 
 __all__ = [
     "BatchTally",
     "LayerSeries",
     "OctaveHistory",
+    "OptimizerCoverage",
     "ParameterSeries",
     "RankFacts",
     "Recording",
@@ -23,6 +25,7 @@ __all__ = [
 
 OCTAVES = (-20, 12)  # the histogram has one bucket an octave, from 2**-20 to 2**12, for each sign
 _EMPTY = np.zeros(0)
+_BY_BUCKET = ("steps", "values", "low", "high", "counts", "known")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class Series:
 
     `values` holds the mean of each bucket, `low` and `high` its range, `counts` how many steps it holds and `steps` the
     last of them; where a count is 1 the value is exact. NaN and infinite values are left out of the means of buckets
-    and counted in `not_finite`.
+    and counted in `not_finite`; `known` is how many values of each bucket are left, which the mean is made of.
     """
 
     name: str = ""
@@ -42,6 +45,12 @@ class Series:
     counts: np.ndarray = field(default_factory=lambda: _EMPTY.astype(np.int64))
     not_finite: int = 0
     first_not_finite: int | None = None
+    known: np.ndarray = field(default_factory=lambda: _EMPTY.astype(np.int64))
+
+    def __post_init__(self) -> None:
+        """Take every step of a bucket that has a mean for known, where nobody says otherwise."""
+        if len(self.steps) and not len(self.known):
+            object.__setattr__(self, "known", np.where(np.isfinite(self.values), self.counts, 0))
 
     def __len__(self) -> int:
         """Give the number of buckets."""
@@ -54,8 +63,8 @@ class Series:
 
     @property
     def measured(self) -> int:
-        """How many values came in altogether."""
-        return int(self.counts.sum())
+        """How many numbers came in altogether, without those that are not finite."""
+        return int(self.known.sum())
 
     def since(self, step: int) -> Series:
         """Give the part from this step on."""
@@ -77,7 +86,7 @@ class Series:
         return self._where(np.isfinite(self.values))
 
     def _where(self, mask: np.ndarray) -> Series:
-        kept = {name: getattr(self, name)[mask] for name in ("steps", "values", "low", "high", "counts")}
+        kept = {name: getattr(self, name)[mask] for name in _BY_BUCKET}
         return replace(self, **kept)
 
 
@@ -177,6 +186,9 @@ class StepTally:
     clipped_steps: int = 0
     norms_compared: int = 0
     other_optimizers: tuple[tuple[str, int], ...] = ()  # further optimizers, with their numbers of steps
+    rivals: int = 0  # of these, that come with backward passes of their own
+    late_steps: int = 0  # whose only gradients came before their forward pass
+    strangers: tuple[tuple[str, int], ...] = ()  # optimizers that stepped and hold nothing of the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +222,7 @@ class Recording:
     seconds: float = 0.0
     device: str = "cpu"
     unseen: tuple[str, ...] = ()
+    coverage: OptimizerCoverage | None = None  # which parameters with a gradient the optimizers that step hold
     ranks: tuple[RankFacts, ...] = ()  # every process of a distributed training, as far as it was heard
 
     @property

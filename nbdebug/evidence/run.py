@@ -14,7 +14,8 @@ __all__ = ["FirstBadValue", "LossCourse", "PredictionChanges", "WeightGrowth"]
 class FirstBadValue:
     """Where numbers stopped to be finite: the step of the loss, and the first module or gradient that shows it.
 
-    `step` is None where the loss stayed finite throughout. `share` is that of the module's values.
+    `step` is None where the loss stayed finite throughout. `share` is that of the module's values. `finite_at` is the
+    last step up to it at which every layer was seen to be finite, `grew` the last finite loss over the first.
     """
 
     step: int | None
@@ -25,6 +26,8 @@ class FirstBadValue:
     where_step: int | None = None
     share: float = math.nan
     what: str = ""  # "output" or "gradient"
+    finite_at: int | None = None
+    grew: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ class LossCourse:
     their neighbours; `before` and `later` are the third and the fourth quarter of the run; `best` is the lowest
     mean of a tenth. `noise` is the scatter from one step to the next. `spikes` are steps at which the loss left its
     surroundings by far; of these `lasting` kept it up for a few steps. `warming_up` says that the learning rate
-    still rises; `others` are further optimizers, whose losses pull against this one.
+    still rises; `others` are further optimizers with backward passes of their own, whose losses pull against this one.
     """
 
     count: int
@@ -56,6 +59,8 @@ class LossCourse:
     warming_up: bool = False
     others: int = 0
     moved: float = math.nan  # the median relative change of the weights in one step
+    opening: float = math.nan  # the median of the very first steps
+    grown: float = 1.0  # by how much the norm of a weight matrix has grown at most
     steps: np.ndarray = field(default_factory=lambda: np.zeros(0))
     values: np.ndarray = field(default_factory=lambda: np.zeros(0))
 

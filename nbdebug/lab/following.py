@@ -29,7 +29,8 @@ class Follower:
     def _told(self, live: Any) -> None:
         data = self._view.data
         findings = [{**finding, **self._link(live, finding["where"])} for finding in data["findings"]]
-        loss, health = _loss(data["curves"]), _health(findings)
+        loss = _loss(data["curves"])
+        health = _health(findings, loss)
         self._send({"watch": {**data, "findings": findings, "loss": loss, "health": health}})
         if not live.is_running:
             self._unsubscribe()
@@ -46,13 +47,15 @@ class Follower:
 def _loss(curves: list[dict[str, Any]]) -> float | str | None:
     """Give the newest value of the loss: of the curve of that name, or of the first that has it in its name."""
     losses = sorted((c for c in curves if "loss" in c["name"].lower()), key=lambda c: c["name"] != "loss")
-    return losses[0]["values"][-1] if losses and losses[0]["values"] else None
+    return losses[0]["last"] if losses else None
 
 
-def _health(findings: list[dict[str, Any]]) -> dict[str, str]:
-    """Give the gravest thing that was found so far; notes are no alarms."""
+def _health(findings: list[dict[str, Any]], loss: float | str | None) -> dict[str, str]:
+    """Give the gravest thing that was found so far; notes are no alarms, and without a finite loss nothing is well."""
     for severity in SEVERITIES[:2]:
         for finding in findings:
             if finding["severity"] == severity:
                 return {"state": severity, "check": finding["check"]}
+    if isinstance(loss, str):  # which is the name of a value that JSON cannot hold
+        return {"state": "bug", "check": "the loss is not finite"}
     return {"state": "healthy", "check": ""}

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from nbdebug.evidence.recording import BatchTally
+from nbdebug.subject.memory import array_of
 from nbdebug.twin.taps import tensors_in
 
 __all__ = ["Batches"]
@@ -54,9 +55,11 @@ class Batches:
 def _mark(tensor: torch.Tensor) -> int:
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.numel() or tensor.is_nested:
         return 0
-    if tensor.dtype not in _READABLE:
-        tensor = tensor.detach().float()
-    flat = tensor.detach().numpy()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.detach().resolve_conj())
+    if tensor.dtype not in _READABLE or tensor.is_neg():
+        tensor = tensor.detach().resolve_neg().float()
+    flat = array_of(tensor)
     flat = flat.reshape(-1) if flat.flags.c_contiguous else flat[:4].reshape(-1)
     # Not Python's hash of bytes, which is salted: processes of one training compare their batches by these marks.
     return hash((tensor.shape, zlib.crc32(flat[_places(flat.size)].tobytes())))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 __all__ = ["Budget"]
 
 REFRESH, PATIENCE = 1.0, 20.0  # measured at least so often: every second, unless that were a twentieth of the time
@@ -10,28 +12,25 @@ GRACE = (4, 8)  # first measurements that are not charged, because they take lon
 
 
 class Budget:
-    """Says which steps are measured. `every` is the user's wish, or None to leave it to `share`, a share of the time.
+    """Says how long to wait after a measurement.
 
-    Left to itself it counts the time of passes and steps alone: a loader that is waited for, or whatever else the
-    process does between two steps, buys no measurement.
+    `every` is the user's wish, or None to leave it to `share`, a share of the time. Left to itself it is told the time
+    of passes and steps alone: a loader that is waited for, or whatever else the process does between two steps, buys no
+    measurement.
     """
 
     def __init__(self, every: int | None, share: float) -> None:
         self.every, self.share = every, share
-        self._balance, self._waited, self._price = CREDIT, 0.0, 0.0
+        self._balance = 0.0
         self._free = GRACE[every is not None]
 
-    def after(self, step: int, busy: float, elapsed: float, price: float | None) -> bool:
-        """Take a step into account, and the price of measuring it or None; whether the next one is to be measured."""
-        seconds = busy if self.every is None else elapsed
-        self._waited += seconds
-        self._balance += self.share * seconds
-        if price is not None:
-            self._balance -= 0.0 if self._free else price
-            self._free -= self._free > 0
-            self._waited, self._price = 0.0, price
-        if self._balance > CREDIT:
-            self._balance = CREDIT
-        if self.every is not None and (step + 1) % self.every:
-            return False
-        return self._balance >= 0 or self.share >= 1 or self._waited > max(REFRESH, PATIENCE * self._price)
+    def after(self, waited: float, price: float) -> float:
+        """Charge a measurement that came so long after the last one; give the seconds until the next may come."""
+        self._balance = min(self._balance + self.share * waited, CREDIT)
+        if self._free:
+            self._free -= 1
+        else:
+            self._balance -= price
+        if self._balance >= 0 or self.share >= 1:
+            return 0.0
+        return min(-self._balance / self.share, max(REFRESH, PATIENCE * price)) if self.share else math.inf

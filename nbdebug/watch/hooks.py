@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import FrameType
 from typing import Any
@@ -12,12 +12,25 @@ import torch
 from torch import nn
 from torch.autograd import graph
 
-__all__ = ["LayerHook", "QuietHook", "backward_origin", "is_compiling", "scaler_of_step"]
+__all__ = [
+    "ENGINE",
+    "LayerHook",
+    "QuietHook",
+    "backward_origin",
+    "is_compiling",
+    "is_in_step",
+    "is_traced",
+    "is_transformed",
+    "scaler_of_step",
+    "sealed",
+]
 
+HOOK_DEPTH = 4  # frames out from `backward_origin`: the hook, its guard, the short way, and what called that
 MOST_CALLS = 8  # of one module in one pass that are looked at: a recurrent cell may be called a thousand times
 _TENSOR = torch.Tensor
 # Every backward pass of Python starts in this function.
-_ENGINE = getattr(getattr(graph, "_engine_run_backward", None), "__code__", None)
+ENGINE = getattr(getattr(graph, "_engine_run_backward", None), "__code__", None)
+_OPTIMIZERS = torch.optim.Optimizer.profile_hook_step.__code__.co_filename  # where a step goes through its hooks
 _SCALER_STEPS = tuple(
     getattr(torch.amp.GradScaler, name).__code__
     for name in ("step", "_maybe_opt_step")
@@ -25,13 +38,16 @@ _SCALER_STEPS = tuple(
 )
 
 
-is_compiling = torch.compiler.is_compiling
+# The tracer takes both for True. Only the second knows of an export that runs the model itself, and it costs more.
+is_compiling, is_traced = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
+is_transformed = torch._C._functorch.peek_interpreter_stack  # None where no transform of torch.func is at work
 
 
 class QuietHook:
     """Calls one function; a copy of it, or what is read back from a file, takes any arguments and does nothing."""
 
     __slots__ = ("act",)
+    __torch_unserializable__ = True  # a tensor that carries it is saved without a warning
 
     def __init__(self, act: Callable[..., Any]) -> None:
         self.act = act
@@ -53,10 +69,12 @@ class QuietHook:
 class LayerHook(QuietHook):
     """Keeps a reference to what one module gave, with its version, so that a later write in place is noticed."""
 
-    __slots__ = ("calls", "index", "left", "module", "slot", "take")
+    __slots__ = ("calls", "fail", "index", "left", "module", "slot", "take")
 
-    def __init__(self, index: int, module: nn.Module, calls: list[tuple[int, Any, int]]) -> None:
-        self.index, self.module, self.calls, self.left = index, module, calls, 0
+    def __init__(
+        self, index: int, module: nn.Module, calls: list[tuple[int, Any, int]], fail: Callable[[Exception], None]
+    ) -> None:
+        self.index, self.module, self.calls, self.left, self.fail = index, module, calls, 0, fail
         self.slot: dict[int, Any] = module._forward_hooks
         self.take: Callable[[Any], Any] | None = None  # samples at once, where a later module writes into the output
 
@@ -65,46 +83,76 @@ class LayerHook(QuietHook):
         if self.left <= 0 or is_compiling():
             return
         self.left -= 1
-        if self.take is not None:
-            taken = self.take(output)
-            if taken is not None:
-                self.calls.append((self.index, taken, -1))
-        elif type(output) is _TENSOR:
-            self.calls.append((self.index, output, output._version))
+        if type(output) is _TENSOR and self.take is None:
+            try:
+                self.calls.append((self.index, output, output._version))
+            except RuntimeError:  # one of inference mode has no version
+                self.calls.append((self.index, output, -2))
         else:
-            self.calls.append((self.index, output, -2))
+            self._see(output)
+
+    def _see(self, output: Any) -> None:
+        """Note what is not one plain tensor, or will be written over; an error in it does not reach the training."""
+        try:
+            taken = output if self.take is None else self.take(output)
+            if taken is not None:
+                self.calls.append((self.index, taken, -2 if self.take is None else -1))
+        except Exception as error:
+            self.fail(error)
 
 
-def backward_origin() -> tuple[tuple[torch.Tensor, ...], bool] | None:
-    """Give the tensors that the running backward pass began with, and whether it adds to `.grad`.
+def sealed(layers: Sequence[nn.Module]) -> list[tuple[nn.Module, list[dict[int, Any]]]]:
+    """Give the modules that compute another way in eval mode if anything inside has a hook, with the hooks of all that.
+
+    The numbers of the two ways differ in the last bits, and for a row that is all padding one of them gives NaN.
+    """
+    known = set(map(id, layers))
+    wholes = [layer for layer in layers if isinstance(layer, nn.TransformerEncoderLayer)]
+    return [(whole, [part._forward_hooks for part in whole.modules() if id(part) in known]) for whole in wholes]
+
+
+def backward_origin() -> tuple[Sequence[Any], bool] | None:
+    """Give what the running backward pass began with, mostly tensors, and whether it adds to `.grad`.
 
     The engine calls hooks on the thread that asked for the pass, or on a thread of the device while that one waits; so
     the function that started it is on some stack, and nothing of torch has to be patched to see it.
     """
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(8):
+    try:
+        frame: FrameType | None = sys._getframe(HOOK_DEPTH)
+    except ValueError:  # on a thread of its own nothing is further out
+        frame = None
+    if frame is None or frame.f_code is not ENGINE:
+        frame = _engine_frame(frame)
         if frame is None:
-            break
-        if frame.f_code is _ENGINE:
-            return _origin(frame)
-        frame = frame.f_back
-    for other in list(sys._current_frames().values()):
-        if other.f_code is _ENGINE:
-            return _origin(other)
-    return None
-
-
-def _origin(frame: FrameType) -> tuple[tuple[torch.Tensor, ...], bool]:
+            return None
     held = frame.f_locals
-    named, outputs = held.get("kwargs"), held.get("t_outputs", ())
-    accumulates = bool(named.get("accumulate_grad", True)) if named else True
-    return tuple([t for t in outputs if isinstance(t, _TENSOR)]), accumulates  # a list is quicker than a generator
+    named = held.get("kwargs")
+    return held.get("t_outputs", ()), not named or named.get("accumulate_grad", True)
 
 
-def scaler_of_step() -> Any:
-    """Give the GradScaler that is making the optimizer step, or None."""
+def _engine_frame(frame: FrameType | None) -> FrameType | None:
+    """Look for the function that started the backward pass further out, and then on the other threads."""
+    for _ in range(8):
+        frame = frame.f_back if frame is not None else None
+        if frame is not None and frame.f_code is ENGINE:
+            return frame
+    return next((other for other in sys._current_frames().values() if other.f_code is ENGINE), None)
+
+
+def is_in_step() -> bool:
+    """Whether an optimizer is making a step now, on this thread: its hooks are being gone through."""
     frame: FrameType | None = sys._getframe(1)
-    for _ in range(10):
+    while frame is not None:
+        if frame.f_code.co_filename == _OPTIMIZERS and frame.f_code.co_name == "wrapper":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def scaler_of_step(frames: int = 10) -> Any:
+    """Give the GradScaler that is making the optimizer step, or None; so many frames are looked at."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(frames):
         if frame is None:
             return None
         if frame.f_code in _SCALER_STEPS:

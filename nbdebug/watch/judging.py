@@ -19,6 +19,8 @@ from nbdebug.watch.showing import curves
 
 __all__ = ["RecordingSession", "checks_of_recordings", "judged"]
 
+ENOUGH = 10  # measurements of the layers, with which every check has something to say
+NO_STEP = "No step was recorded: run the training loop inside the block, with the model and optimizer that are watched."
 NO_COPY = "it needs experiments on a copy of the model; nbdebug.diagnose(model, loader) makes them"
 
 
@@ -38,12 +40,25 @@ def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | N
             "steps": recording.steps,
             "layers measured every": f"{recording.sampled_every:.3g} steps",
         },
-        notes=[*session.journal.notes, *recording.unseen],
+        notes=[*_about(recording), *session.journal.notes, *recording.unseen],
         environment=environment(),
         seconds=time.perf_counter() - started,
         made=now(),
         curves=curves(recording),
     )
+
+
+def _about(recording: Recording) -> list[str]:
+    """Say that nothing was recorded, or that layers were measured too seldom for the checks that look at them."""
+    if not recording.steps:
+        return [NO_STEP]
+    looks = max((len(layer.mean) for layer in recording.layers.values()), default=0)
+    if not 0 < looks < ENOUGH <= recording.steps:
+        return []
+    return [
+        f"Layers were measured at {looks} of {recording.steps} steps, which is too seldom for some checks: "
+        "nbdebug.watch(model, optimizer, every=1) measures them at every step."
+    ]
 
 
 class _Nobody:

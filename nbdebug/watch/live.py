@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,12 @@ import torch
 from nbdebug.announcing import begun
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
+from nbdebug.watch.logged import number, unnamed
 from nbdebug.watch.ranks import RankWatch
 from nbdebug.watch.recorder import Recorder
 from nbdebug.watch.run import Run
 from nbdebug.watch.snapshot import snapshot
+from nbdebug.watch.store import MOST_NAMES
 from nbdebug.watch.targets import target_of
 
 __all__ = ["Live", "watch"]
@@ -33,8 +35,9 @@ class Live(Run):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._judged = None
+        self.first_seen = {}
         self._listeners: list[Callable[[Live], Any]] = []
-        self._told = 0.0
+        self._told, self._is_telling = 0.0, False
         recorder.on_flush, recorder.is_heard = self._tell, lambda: bool(self._listeners)
         self._key = next(iter(recorder.target.roots.values()))
         self._ranks = RankWatch(recorder)
@@ -96,7 +99,7 @@ class Live(Run):
     @property
     def step(self) -> int:
         """How many optimizer steps were seen."""
-        return self._recorder.steps.step
+        return self._recorder.step
 
     def look_inside(self) -> Live:
         """See passes by the layers from the first step on, where the model is never called as a whole.
@@ -107,20 +110,47 @@ class Live(Run):
         return self
 
     @plainly
-    def log(self, **values: Any) -> None:
+    def log(self, /, *nameless: Any, **values: Any) -> None:
         """Record numbers of your own: a float, or a tensor with one element, which is not waited for.
 
-        After a forward pass they belong to the step that is being made, otherwise to the one that was made last.
+        After a forward pass they belong to the step that is being made, otherwise to the one that was made last, also
+        when the recording is over. Of a name that is logged twice in a step the last number is kept.
         """
-        kept = {name: _checked(name, value) for name, value in values.items()}
+        if nameless:
+            raise unnamed(nameless)
+        kept = {name: number(name, value) for name, value in values.items()}
         recorder = self._recorder
-        step = recorder.steps.step if recorder.passes.passes else max(recorder.steps.step - 1, 0)
-        recorder.explicit.update(kept)
-        with recorder.store.lock:
-            recorder.store.logged.append((step, kept))
+        is_in_step = recorder.is_running and recorder.is_in_step
+        step = recorder.step if is_in_step else max(recorder.step - 1, 0)
+        left_out = [] if recorder.explicit.issuperset(kept) else self._take_in(kept)
+        is_first = bool(left_out) and not recorder.store.lost
+        for name in left_out:
+            del kept[name]
+            recorder.store.leave_out(name)
+        recorder.store.log(step, kept)
+        if is_first:
+            warnings.warn(f"nbdebug.watch: {recorder.store.lost}", stacklevel=3)
 
+    def _take_in(self, names: Iterable[str]) -> list[str]:
+        """Make room for names that were not logged before, and give those that there is none for."""
+        recorder = self._recorder
+        new = [name for name in names if name not in recorder.explicit]
+        taken = new[: max(MOST_NAMES - len(recorder.explicit), 0)]
+        if taken:
+            recorder.lane.leave()
+            recorder.explicit.update(taken)
+        return new[len(taken) :]
+
+    @plainly
     def subscribe(self, listener: Callable[[Live], Any]) -> Callable[[], None]:
         """Call the listener a few times a second at most, between steps; the returned function ends that."""
+        if not callable(listener):
+            raise BadInput(
+                f"the listener is {type(listener).__name__}",
+                where="live.subscribe",
+                expected="a function that is called with the run",
+                do="live.subscribe(lambda live: print(live.step))",
+            )
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -139,32 +169,23 @@ class Live(Run):
         now = time.perf_counter()
         if not always and now - self._told < max(REFRESH, 0.01 * self._recorder.elapsed):
             return
-        self._told = now
-        self._ranks.tell()
-        for listener in list(self._listeners):
-            try:
-                listener(self)
-            except Exception as error:
-                self._listeners.remove(listener)
-                warnings.warn(f"a listener of nbdebug.watch failed and was dropped: {error!r}", stacklevel=2)
-
-
-def _checked(name: str, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        if value.numel() == 1 and not value.is_complex():
-            return value.detach().clone()
-        seen = f"a tensor of shape {tuple(value.shape)}"
-    else:
+        if self._is_telling:  # a listener has stopped the run
+            return
+        self._told, self._is_telling = now, True
         try:
-            return float(value)
-        except (TypeError, ValueError):
-            seen = f"{type(value).__name__}"
-    raise BadInput(
-        f"{name} is {seen}",
-        where="live.log",
-        expected="one number for each name: a float, or a tensor with one element",
-        do=f"log a summary of it, for example live.log({name}=float({name}.mean()))",
-    )
+            self._ranks.tell()
+            for listener in list(self._listeners):
+                self._tell_one(listener)
+        finally:
+            self._is_telling = False
+
+    def _tell_one(self, listener: Callable[[Live], Any]) -> None:
+        try:
+            listener(self)
+        except Exception as error:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+            warnings.warn(f"a listener of nbdebug.watch failed and was dropped: {error!r}", stacklevel=2)
 
 
 @plainly

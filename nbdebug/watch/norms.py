@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["Norms", "norms_of", "together"]
+from nbdebug.watch.memory import Memory
 
+__all__ = ["Gradients", "Norms", "norms_of", "together"]
+
+_FLOAT_BYTES = 4
 _VDOT = np.vdot
+ALONE = 10_000  # elements above which `dot` takes more threads for no gain, and `vdot` does not
+TINY = 1e-37  # squares below it have lost digits in float32, or all
 _NONE = np.empty(0)
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -64,28 +70,50 @@ def together(norms: Sequence[Norms]) -> np.ndarray:
     return np.stack([one.numpy() for one in norms])
 
 
-def norms_of(gradients: Sequence[torch.Tensor | None], *, is_plain: bool = False) -> Norms:
-    """Measure every gradient; where all are float32 on the CPU, in the quickest way."""
-    if is_plain:
-        try:
-            memory = [g.numpy() for g in gradients if g is not None]
-            squares = [_VDOT(m, m) for m in memory]
+class Gradients:
+    """Measures the gradients of the same parameters again and again: where all are float32 on the CPU, by address."""
+
+    def __init__(self) -> None:
+        self._memory = Memory([], [])
+        self.are_plain = False  # those that were measured last
+
+    def norms(self, gradients: Sequence[torch.Tensor | None]) -> Norms:
+        """Measure every gradient."""
+        held = [g for g in gradients if g is not None]
+        arrays = self._memory.of(held)
+        if arrays is None:
+            sizes = [g.numel() for g in held]
+            if sizes != self._memory.sizes:
+                self._memory = Memory(sizes, [((size,), (_FLOAT_BYTES,)) for size in sizes])
+                arrays = self._memory.of(held)
+        self.are_plain = arrays is not None
+        if arrays is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = [_VDOT(a, a) if a.size > ALONE else a.dot(a) for a in arrays]
+            if min(squares, default=1.0) < TINY:
+                squares = [_wide(a) if square < TINY else square for square, a in zip(squares, arrays, strict=True)]
             if math.isfinite(math.fsum(squares)):
-                places = None if len(memory) == len(gradients) else [g is not None for g in gradients]
-                return _Squares(squares, places)
-        except (RuntimeError, TypeError):  # sparse, or part of a graph of its own
-            pass
-    return _norms_one_by_one(gradients)
+                return _Squares(squares, None if len(held) == len(gradients) else [g is not None for g in gradients])
+        return norms_of(gradients)
 
 
-def _norms_one_by_one(gradients: Sequence[torch.Tensor | None]) -> Norms:
+def _wide(array: np.ndarray) -> Any:
+    """Give the sum of squares of numbers that are too small for squares of float32."""
+    wide = array.astype(np.float64)
+    return wide.dot(wide)
+
+
+def norms_of(gradients: Sequence[torch.Tensor | None]) -> Norms:
+    """Measure every gradient, whatever it is and wherever it lies."""
     known = np.full(len(gradients), np.nan)
     others: list[int] = []
     for index, gradient in enumerate(gradients):
         if gradient is None or not gradient.numel():
             continue
         if gradient.layout is torch.strided and gradient.device.type == "cpu":
-            norm = float(torch.linalg.vector_norm(gradient.detach(), dtype=torch.float64))
+            plain = gradient.detach()
+            plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
+            norm = float(torch.linalg.vector_norm(plain, dtype=torch.float64))
             known[index] = norm if np.isfinite(norm) else np.inf
         else:
             others.append(index)
@@ -94,6 +122,7 @@ def _norms_one_by_one(gradients: Sequence[torch.Tensor | None]) -> Norms:
 
 def _on_device(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
     values = [g.detach().coalesce().values() if g.is_sparse else g.detach() for g in gradients]
+    values = [torch.view_as_real(v.resolve_conj()) if v.is_complex() else v for v in values]
     values = [v.float() if v.dtype in _HALF else v for v in values]  # half precision overflows
     devices = {v.device for v in values}
     if len(devices) > 1:

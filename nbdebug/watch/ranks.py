@@ -99,7 +99,7 @@ class RankWatch:
             rank=meeting.rank,
             batches=tuple(batches.values()),
             period=period_of(batches),
-            steps=recorder.steps.step,
+            steps=recorder.step,
             times={name: values for name, values in self._times().items() if values},
             own_averaging=any(averages_itself(root) for root in roots),
             sends_buffers=any(sends_buffers(root) for root in roots),

@@ -10,19 +10,23 @@ from typing import Any
 
 import torch
 
+from nbdebug.watch.absent import Absent
 from nbdebug.watch.budget import Budget
-from nbdebug.watch.hooks import QuietHook, is_compiling
-from nbdebug.watch.passes import Passes
+from nbdebug.watch.followed import Followed
+from nbdebug.watch.guarded import Guarded
+from nbdebug.watch.lane import Lane
+from nbdebug.watch.passes import RARELY, Passes
+from nbdebug.watch.rates import Rates
 from nbdebug.watch.sample import LayerName, ParameterName, Sample
-from nbdebug.watch.steps import Followed, Steps
+from nbdebug.watch.steps import Steps
 from nbdebug.watch.store import Store
 from nbdebug.watch.targets import Target
 
 __all__ = ["Recorder"]
 
-FLUSH_ROWS, FLUSH_SAMPLES = 256, 16
+FLUSH_ROWS, FLUSH_SAMPLES = 256, 32
 HEARD, UNHEARD = 0.5, 10.0  # seconds between two flushes, where somebody listens and where nobody does
-MOST_GROUPS = 32  # of an optimizer whose learning rates are followed
+SPREAD = 1.15  # layers are measured at the latest when so many times the steps of the last time were made
 WEIGHED = 1.0  # seconds between two looks at the memory
 
 
@@ -34,12 +38,14 @@ class Recorder:
         names = [LayerName(path, type(module).__name__) for path, module in target.layers]
         held = [ParameterName(n, n.rpartition(".")[0], tuple(p.shape), p.numel()) for n, p in target.parameters]
         self.store = Store(names, held)
-        self.passes = Passes([module for _, module in target.layers], self._guarded, lambda: None)
+        self.passes = Passes([module for _, module in target.layers], self._guarded, self.give_up)
         places = {id(p): place for place, (_, p) in enumerate(target.parameters)}
         self.steps = Steps(places, self.passes, self._guarded, self._stepped)
         for name, optimizer in (target.optimizers or {}).items():
             self.steps.follow(name, optimizer)
-        self.is_running = False
+        self.rates, self.lane = Rates(self.steps, self.store), Lane(self)
+        self.absent = Absent(target.parameters, self.steps)
+        self.is_running = self.has_loose_ends = False
         self.failure = ""
         self.on_flush: Callable[[], None] = lambda: None
         self.is_heard: Callable[[], bool] = lambda: False
@@ -48,14 +54,15 @@ class Recorder:
         self.first_eval_step: int | None = None
         self.measured = 0
         self.spent = self.seconds = 0.0
+        self.weight = 1  # of the times of this step among all that were spent; 0 where none are taken
         self._since = 0.0
-        self._hook_began = self._step_began = self._settled = 0.0
+        self.hook_began = self._step_began = self._settled = 0.0
         self._flushed = perf_counter()
         self._weighed = 0.0
-        self._rates: dict[str, float] = {}
-        self._rates_step = -1
-        self._newest_rates: list[Any] = []
         self._blind_steps = 0
+        self._wait = self._waited = 0.0  # seconds of training until the next measurement, and since the last
+        self._surely: float = 0  # the step at which layers are measured whatever the budget says
+        self._busy = 0.0  # seconds of passes and steps that the budget was not told yet
         self._roots = list(target.roots.values())
 
     # --- on and off ---------------------------------------------------------------------------------------------
@@ -66,29 +73,35 @@ class Recorder:
             return
         self.is_running, self._since = True, perf_counter()
         self.passes.mark = self._settled = self._since
-        self.passes.due = self.budget.after(self.steps.step - 1, 0.0, 0.0, None)
+        self.passes.due = self._is_due(self.steps.step)
+        self.absent.look()
         self.passes.attach(self._roots)
         optimizers = self.target.optimizers
         self.steps.attach(None if optimizers is None else list(optimizers.values()))
 
     def stop(self) -> None:
         """Take every hook off and write down what is pending; harmless when it is done twice."""
-        self.steps.detach()
-        self.passes.detach()
+        self.lane.leave()
+        self.detach()
         if self.is_running:
             self.is_running = False
             self.seconds += perf_counter() - self._since
         self.flush()
 
-    def _guarded(self, act: Callable[..., None]) -> QuietHook:
-        return _Guarded(self, act)
+    def detach(self) -> None:
+        """Take every hook off; where a step is being made, the last ones go at the next pass."""
+        self.has_loose_ends = not self.steps.detach()
+        self.passes.detach(all_of_them=not self.has_loose_ends)
+
+    def _guarded(self, act: Callable[..., None]) -> Guarded:
+        return Guarded(self, act)
 
     def give_up(self, error: Exception) -> None:
         """Switch off for good, and say so once; the training goes on."""
         self.failure = f"The recorder failed and switched itself off: {type(error).__name__}: {error}"
         self.is_running = False
-        self.steps.detach()
-        self.passes.detach()
+        self.lane.close()
+        self.detach()
         error.__traceback__ = None
         warnings.warn(f"nbdebug.watch: {self.failure}. Your training goes on.", RuntimeWarning, stacklevel=3)
 
@@ -102,56 +115,66 @@ class Recorder:
             sample.step = self.steps.step
             store.samples.append(sample)
             self.measured += is_pace
-        scalars = self._loss_of(one, is_pace)
         if not is_pace:
-            if scalars:
-                store.logged.append((self.steps.step, scalars))
-            passes.losses = []
+            loss = self._loss_of(one, f"loss/{one.name}")
+            if loss is not None:
+                store.logged.append((self.steps.step, {f"loss/{one.name}": loss}))
+            passes.losses.clear()
             return
         if passes.eval_mode and passes.passes:
             self._tally_eval_mode()
-        times = (*passes.seconds, seconds)
-        row = (self.steps.step, scalars, times, float(not passes.eval_mode), float(passes.graphs[0]))
+        data, forward, backward = passes.seconds
+        loss = self._loss_of(one, "loss")
+        row = (self.steps.step, loss, data, forward, backward, seconds, not passes.eval_mode, passes.graphs[0])
         store.rows.append(row)
-        self._note_rates()
+        self.rates.note(self.rates.now())
         if passes.passes:
             self._blind_steps = 0
         else:
             self._look_deeper()
         self.steps.step += 1
+        if passes.looks:
+            self.absent.look()
+        if sample is None:
+            self.lane.judge()
         passes.reset()
-        self._settle(sum(times[1:]) if times[1] else 0.0, is_measured=sample is not None)
+        self._busy += forward + backward + seconds if forward else 0.0
+        self._settle(is_measured=sample is not None)
 
-    def _loss_of(self, one: Followed, is_pace: bool) -> dict[str, Any]:
+    def collect(self) -> None:
+        """Take in the ordinary steps that were only noted so far."""
+        lane, store, steps = self.lane, self.store, self.steps
+        with store.lock:
+            while lane.noted:  # one by one, so that an interrupt in the middle loses none
+                loss, data, forward, backward, seconds, rates = lane.noted[0]
+                self.rates.note(rates)
+                store.rows.append((steps.step, loss, data, forward, backward, seconds, True, self.passes.graphs[0]))
+                self._busy += forward + backward + seconds
+                self.passes.training_passes += 1
+                self.passes.backwards += 1
+                steps.count_one()
+                del lane.noted[0]
+
+    def passed(self) -> None:
+        """Take stock after some ordinary steps."""
+        try:
+            self.collect()
+            self._settle(is_measured=False)
+        except Exception as error:
+            self.give_up(error)
+
+    def _loss_of(self, one: Followed, name: str) -> Any:
         losses = self.passes.losses
-        name = "loss" if is_pace else f"loss/{one.name}"
         if not losses or name in self.explicit:
-            return {}
-        if one.has_closure:
-            losses = losses[:1]  # the others are trials of the same step
-        loss = losses[0] if len(losses) == 1 else sum(losses)
-        return {name: loss if self.steps.scale is None else loss / self.steps.scale}
+            return None
+        # Those of a closure after the first are trials of the same step.
+        loss = losses[0] if len(losses) == 1 or one.has_closure else sum(losses)
+        return loss if self.steps.scale is None else loss / self.steps.scale
 
     def _tally_eval_mode(self) -> None:
         self.eval_steps += 1
         if self.first_eval_step is None:
             self.first_eval_step = self.steps.step
-
-    def _note_rates(self) -> None:
-        """Write the learning rates down where they changed, and once a flush."""
-        followed = self.steps.followed.values()
-        now = [_rate(group) for each in followed for group in each.optimizer.param_groups[:MOST_GROUPS]]
-        if now == self._newest_rates:
-            return
-        step, self._newest_rates = self.steps.step, now
-        prefixes = ["" if len(followed) == 1 else f"{each.name}/" for each in followed]
-        groups = [range(len(each.optimizer.param_groups[:MOST_GROUPS])) for each in followed]
-        names = [f"{prefix}{number}" for prefix, own in zip(prefixes, groups, strict=True) for number in own]
-        if self._rates and self._rates_step < step - 1:
-            self.store.rate_rows.append((step - 1, self._rates))
-        self._rates = {name: float(rate) for name, rate in zip(names, now, strict=True)}
-        self.store.rate_rows.append((step, self._rates))
-        self._rates_step = step
 
     def _look_deeper(self) -> None:
         """Look at the layers themselves where steps come without a pass: the model is called by another method."""
@@ -161,37 +184,65 @@ class Recorder:
 
     def look_inside(self) -> None:
         """Take the passes of every layer for those of the model, which is not called as a whole."""
+        self.lane.leave()
         self._roots = [module for _, module in self.target.layers]
         if self.is_running:
             self.passes.attach(self._roots)
 
-    def _settle(self, seconds: float, *, is_measured: bool) -> None:
-        """Flush where it is time, and ask the budget for the next step; `seconds` are those of passes and step."""
-        store, now = self.store, perf_counter()
+    def _settle(self, *, is_measured: bool) -> None:
+        """Flush where it is time, and ask the budget for the next step."""
+        store, now, step = self.store, perf_counter(), self.steps.step
+        silence = now - self._flushed
         is_full = len(store.rows) >= FLUSH_ROWS or len(store.samples) >= FLUSH_SAMPLES
-        if is_full or now - self._flushed > (HEARD if self.is_heard() else UNHEARD):
+        if is_full or (silence > HEARD and (silence > UNHEARD or self.is_heard())):
             self.flush()
             now = perf_counter()
-        elapsed, self.passes.mark = now - self._settled, now
-        self._settled = now
-        spent = self.spent + now - self._hook_began
-        price = spent - self._step_began if is_measured else None
-        self._step_began = spent
-        self.passes.due = self.budget.after(self.steps.step - 1, seconds or elapsed, elapsed, price)
+        elapsed, self.passes.mark, self._settled = now - self._settled, now, now
+        self._waited += self._busy if self._busy and self.budget.every is None else elapsed
+        self._busy = 0.0
+        if is_measured:
+            price = self.spent + now - self.hook_began - self._step_began
+            self._wait, self._waited = self.budget.after(self._waited, price), 0.0
+            self._surely = int(SPREAD * step) + 1 if self.budget.share else math.inf
+        self.passes.due = due = self._is_due(step)
+        if self.weight:
+            self._step_began = self.spent + self.weight * (now - self.hook_began)
+        free = self.passes.plan(step)
+        # What is not measured is timed now and then, and counts for the others.
+        self.weight = 1 if due or self.passes.is_early else RARELY if self.passes.looks else 0
+        free = int(min(free, self._surely - step if self.budget.every is None else -step % self.budget.every))
+        pause = self._wait - self._waited
+        self.lane.open(0 if due else free, now + (pause if 0 < pause < HEARD / 2 else HEARD / 2))
+
+    def _is_due(self, step: int) -> bool:
+        """Whether the layers are measured at this step."""
+        every = self.budget.every
+        if every is None and step >= self._surely:
+            return True
+        return self._waited >= self._wait and (every is None or step % every == 0)
 
     def flush(self) -> None:
         """Move what is pending into the history, and tell whoever listens."""
+        self.collect()
         self._flushed = perf_counter()
         step = self.steps.step - 1
-        if self._rates and self._rates_step < step:
-            self.store.rate_rows.append((step, self._rates))
-            self._rates_step = step
+        self.rates.repeat(step)
         self.store.flush()
         if step > self.store.memory_step and self._flushed - self._weighed > WEIGHED:
             self._weighed = self._flushed
             self.store.put_memory(step, self.steps.scale)
         if torch._C._current_graph_task_id() == -1:  # never inside a backward pass
             self.on_flush()
+
+    @property
+    def step(self) -> int:
+        """How many steps were made."""
+        return self.steps.step + len(self.lane.noted)
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether there was a forward pass since the last step."""
+        return bool(self.passes.passes) or self.lane.is_taken
 
     # --- what it costs ----------------------------------------------------------------------------------------
 
@@ -204,32 +255,3 @@ class Recorder:
     def share(self) -> float:
         """The share of the time that the recorder took itself."""
         return self.spent / max(self.elapsed, 1e-9)
-
-
-def _rate(group: dict[str, Any]) -> Any:
-    """Give the learning rate of a group; a tensor on the CPU is read, because a scheduler writes into it."""
-    rate = group.get("lr", math.nan)
-    if type(rate) is float:
-        return rate
-    return rate.item() if isinstance(rate, torch.Tensor) and rate.is_cpu else rate
-
-
-class _Guarded(QuietHook):
-    """Does what a hook is to do and times it, and lets nothing that goes wrong in it reach the training."""
-
-    __slots__ = ("recorder",)
-
-    def __init__(self, recorder: Recorder, act: Callable[..., None]) -> None:
-        super().__init__(act)
-        self.recorder = recorder
-
-    def __call__(self, *args: Any) -> None:
-        recorder = self.recorder
-        if not recorder.is_running or is_compiling():
-            return
-        recorder._hook_began = began = perf_counter()
-        try:
-            self.act(*args)
-        except Exception as error:
-            recorder.give_up(error)
-        recorder.spent += perf_counter() - began

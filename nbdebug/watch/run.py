@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbdebug.errors import plainly
+from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
 from nbdebug.finding import Finding
 
@@ -24,6 +24,7 @@ class Run:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._judged: tuple[int, Report] | None = None
+        self.first_seen: dict[str, int] = {}  # by check: the newest step when it first alarmed in a run that went on
 
     def recording(self) -> Recording:
         """Give everything that was recorded so far, as plain numbers that no longer change."""
@@ -33,17 +34,40 @@ class Run:
         """Judge what was recorded by every check that reads recordings."""
         from nbdebug.watch.judging import judged
 
-        return judged(self.recording(), thresholds)
+        return judged(self.recording(), thresholds) if thresholds else self._judge(self.recording())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it records now."""
+        return False
 
     @property
     def findings(self) -> list[Finding]:
         """What the checks say about the run so far, the likeliest cause first; judged again when steps were added."""
         recording = self.recording()
         if self._judged is None or self._judged[0] != recording.steps:
-            from nbdebug.watch.judging import judged
-
-            self._judged = (recording.steps, judged(recording))
+            return self._judge(recording).findings
         return self._judged[1].findings
+
+    def appeared(self, finding: Finding) -> int | None:
+        """Give the step at which a finding appeared: the one it names itself, or when it was first seen.
+
+        None where nobody looked while the run went on.
+        """
+        steps = self._judged[0] if self._judged is not None else 0
+        named = [finding.evidence.get(name) for name in ("first step", "step")]
+        known = [step for step in named if isinstance(step, int) and 0 <= step < steps]
+        return known[0] if known else self.first_seen.get(finding.check)
+
+    def _judge(self, recording: Recording) -> Report:
+        from nbdebug.watch.judging import judged
+
+        report = judged(recording)
+        self._judged = (recording.steps, report)
+        if self.is_running:
+            for finding in report.findings:
+                self.first_seen.setdefault(finding.check, max(recording.steps - 1, 0))
+        return report
 
     def to_frame(self) -> pd.DataFrame:
         """Give every curve in rows: kind, name, statistic, step, value, low, high, count."""
@@ -56,15 +80,15 @@ class Run:
         """Write the run to an .npz file; `nbdebug.watch.load(path)` opens it again."""
         from nbdebug.watch.saving import save
 
-        return save(self.recording(), Path(path))
+        return save(self.recording(), _as_path(path, "live.save"))
 
     @staticmethod
     @plainly
     def load(path: str | Path) -> Run:
         """Open a run that was saved; the file holds plain data, so that reading it runs nothing."""
-        from nbdebug.watch.saving import load
+        from nbdebug.watch.reading import load
 
-        return Run(load(Path(path)))
+        return Run(load(_as_path(path, "nbdebug.watch.load")))
 
     def to_tensorboard(self, folder: str | Path) -> Path:
         """Write the curves as event files of TensorBoard, which has to be installed."""
@@ -89,3 +113,12 @@ class Run:
 
         found = self._judged[1].findings if self._judged else []
         return {"text/plain": repr(self), "text/html": as_html(self.recording(), found)}
+
+
+def _as_path(path: Any, where: str) -> Path:
+    try:
+        return Path(path)
+    except TypeError:
+        raise BadInput(
+            f"the path is {type(path).__name__}", where=where, expected="a path, as text", do=f'{where}("run.npz")'
+        ) from None

@@ -6,24 +6,43 @@ gathers, and nothing is waited for until a flush.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
+from nbdebug.subject.memory import array_of
 from nbdebug.twin.taps import first_tensor
+from nbdebug.watch.memory import Memory
+from nbdebug.watch.single import as_single
 
-__all__ = ["Block", "Gather", "WeightViews", "sample_at_once"]
+__all__ = [
+    "PHASES",
+    "SURELY",
+    "VERIFIED",
+    "Block",
+    "Gather",
+    "Groups",
+    "Names",
+    "elements_each",
+    "is_plain",
+    "joined",
+    "put",
+    "sample_at_once",
+    "sampled",
+]
 
 LINE = 16  # neighbouring elements that are taken together: one cache line of float32
-PER_STEP, LEAST, MOST = 32_768, 128, 2_048  # elements of a sample: of all layers together, and of one
+PER_STEP, LEAST, MOST = 32_768, 128, 1_024  # elements of a sample: of all layers together, and of one
 MOST_NAMES = 64
+SURELY, VERIFIED = 3, 16  # copied or measured again though nothing seems to have changed: at first, then now and then
+REACH, SPACINGS = 0.9, 64  # of the memory that a sample has to reach at least; spacings that are tried
 PHASES = 4  # samples of the weights rotate, so that no element is left out for ever
 _READABLE = (torch.float32, torch.float64, torch.float16)  # by NumPy
 _FLOAT = np.dtype(np.float32)
 Groups: TypeAlias = dict[Any, tuple[list[int], list[Any]]]  # of views that can be copied together
-_ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
 class Block:
@@ -40,9 +59,8 @@ class Block:
         if type(data) is np.ndarray and data.dtype is _FLOAT:
             return data.reshape(len(self.indices), self.size)
         if isinstance(data, torch.Tensor):
-            data = data.to("cpu", torch.float32).numpy()
-        rows: np.ndarray = np.asarray(data, np.float32).reshape(len(self.indices), self.size)
-        return rows
+            data = data.to("cpu", data.dtype if data.dtype in _READABLE else torch.float32).numpy()
+        return as_single(np.asarray(data)).reshape(len(self.indices), self.size)
 
 
 def elements_each(tensors: int) -> int:
@@ -50,13 +68,22 @@ def elements_each(tensors: int) -> int:
     return max(LEAST, min(MOST, PER_STEP // max(tensors, 1))) // LINE * LINE
 
 
-def lines_of(extent: int, wanted: int) -> tuple[int, int]:
-    """Give how many lines are taken of so many elements, and how far apart; no lines where all are taken."""
+@lru_cache(maxsize=1024)
+def lines_of(extent: int, wanted: int, inner: int) -> tuple[int, int]:
+    """Give how many lines are taken of so many elements, and how far apart; no lines where all are taken.
+
+    `inner` elements belong to one sample of the batch. Evenly spaced lines may meet every sample at the same place, one
+    channel or a few units of all; so of the spacings that reach nearly to the end the one is taken whose lines lie most
+    evenly within a sample.
+    """
     lines = wanted // LINE
-    spacing = (extent - LINE) // lines
-    if spacing <= LINE:
+    most = (extent - LINE) // lines
+    if most <= LINE:
         return 0, 0
-    return lines, spacing - 1 + spacing % 2  # odd, so that it is not always the same unit
+    tried = np.unique(np.linspace(max(LINE + 1, int(REACH * most)), most, SPACINGS).astype(np.int64))
+    places = np.sort(np.arange(lines) * tried[:, None] % inner, axis=1)
+    gaps = np.diff(places, axis=1, append=places[:, :1] + inner).max(axis=1)
+    return lines, int(tried[np.flatnonzero(gaps == gaps.min())[-1]])
 
 
 def sampled(tensor: torch.Tensor, wanted: int, phase: int = 0) -> tuple[Any, int]:
@@ -66,10 +93,11 @@ def sampled(tensor: torch.Tensor, wanted: int, phase: int = 0) -> tuple[Any, int
         extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         if extent > tensor.numel():  # a slice: the memory between its elements belongs to something else
             tensor, extent = tensor.detach().reshape(-1)[: 4 * wanted], min(4 * wanted, tensor.numel())
-    lines, spacing = lines_of(extent, wanted)
-    start = phase * spacing // PHASES if lines * spacing + LINE + spacing <= extent else 0
+    inner = tensor.numel() // len(tensor) if tensor.dim() and len(tensor) else 1
+    lines, spacing = lines_of(extent, wanted, max(inner, 1))
+    start = phase * (extent - lines * spacing) // PHASES
     if tensor.dtype in _READABLE and tensor.device.type == "cpu" and tensor.is_contiguous():
-        flat = tensor.detach().numpy().reshape(-1)
+        flat = array_of(tensor).reshape(-1)
         if not lines:
             return flat[:wanted], min(extent, wanted)
         return flat[start : start + lines * spacing].reshape(lines, spacing)[:, :LINE], lines * LINE
@@ -80,8 +108,11 @@ def sampled(tensor: torch.Tensor, wanted: int, phase: int = 0) -> tuple[Any, int
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has ordinary memory full of real numbers."""
-    return tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_meta and tensor.numel() > 0
+    """Whether a tensor has ordinary memory full of real numbers; some give theirs back while they live on."""
+    is_dense = tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_meta
+    if not is_dense or tensor.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False
+    return tensor.numel() > 0 and tensor.data_ptr() != 0 and not tensor.is_neg()
 
 
 def sample_at_once(wanted: int) -> Callable[[Any], Any]:
@@ -104,7 +135,7 @@ class Gather:
     def __init__(self, layers: int) -> None:
         self.wanted = elements_each(layers)
         self.overwritten: set[int] = set()
-        self._names = _Names()
+        self._names = Names()
         self._plan: _Plan | None = None
 
     def __call__(self, calls: list[tuple[int, Any, int]]) -> list[Block]:
@@ -137,7 +168,10 @@ class Gather:
         if version >= 0 and tensor._version != version:
             self.overwritten.add(index)
             return None
-        return sampled(tensor, self.wanted)
+        try:
+            return sampled(tensor, self.wanted)
+        except (RuntimeError, TypeError, ValueError, BufferError):  # a kind of tensor without memory to look at
+            return None
 
 
 class _Plan:
@@ -148,27 +182,21 @@ class _Plan:
 
     def __init__(self, calls: list[tuple[int, Any, int]], groups: Groups) -> None:
         self.indices = tuple(index for index, _, _ in calls)
-        self.sizes = [output.numel() for _, output, _ in calls]
         found = {index: view for indices, views in groups.values() for index, view in zip(indices, views, strict=True)}
-        self.shapes = [(found[index].shape, found[index].strides) for index in self.indices]
+        layouts = [(found[index].shape, found[index].strides) for index in self.indices]
+        self.memory = Memory([output.numel() for _, output, _ in calls], layouts)
         place = {index: number for number, index in enumerate(self.indices)}
         self.groups = [(tuple(own), key[0], [place[i] for i in own]) for key, (own, _) in groups.items()]
 
     def blocks(self, calls: list[tuple[int, Any, int]]) -> list[Block] | None:
         """Give the samples, or None where something is not as it was."""
-        try:
-            indices, tensors, versions = zip(*calls, strict=True)
-            if indices != self.indices or versions != tuple([t._version for t in tensors]):
-                return None
-            memory = [t.detach().numpy() for t in tensors]
-            if [m.size for m in memory] != self.sizes or any([m.dtype is not _FLOAT for m in memory]):  # noqa: C419
-                return None
-            # Refused where the memory is no longer contiguous.
-            views = [
-                np.ndarray(shape, _FLOAT, m, 0, strides)
-                for m, (shape, strides) in zip(memory, self.shapes, strict=True)
-            ]
-        except (AttributeError, TypeError, ValueError, RuntimeError):  # no tensor, or of another type or device
+        if len(calls) != len(self.indices):
+            return None
+        indices, tensors, versions = zip(*calls, strict=True)
+        if indices != self.indices or versions != tuple([t._version for t in tensors]):
+            return None
+        views = self.memory.of(tensors)
+        if views is None:
             return None
         return [Block(own, size, np.concatenate([views[n] for n in places])) for own, size, places in self.groups]
 
@@ -177,7 +205,7 @@ def _is_regular(calls: list[tuple[int, Any, int]], groups: Groups) -> bool:
     """Whether every module was called once and gave one tensor of float32 in the memory of the CPU."""
     views = [view for _, own in groups.values() for view in own]
     return (
-        len(views) == len(calls) == len({index for index, _, _ in calls})
+        0 < len(views) == len(calls) == len({index for index, _, _ in calls})
         and all(version >= 0 for _, _, version in calls)
         and all(isinstance(view, np.ndarray) and view.dtype == _FLOAT for view in views)
         and all(output.is_contiguous() for _, output, _ in calls)
@@ -195,7 +223,7 @@ def put(groups: Groups, size: int, index: int, view: Any) -> None:
     group[1].append(view)
 
 
-class _Names(dict[tuple[int, ...], tuple[int, ...]]):
+class Names(dict[tuple[int, ...], tuple[int, ...]]):
     """Gives one object for the same tensors, so that their blocks are quickly found to belong together."""
 
     def of(self, indices: list[int]) -> tuple[int, ...]:
@@ -210,41 +238,3 @@ class _Names(dict[tuple[int, ...], tuple[int, ...]]):
 def joined(views: list[Any]) -> Any:
     """Copy views together."""
     return np.concatenate(views) if isinstance(views[0], np.ndarray) else torch.cat(views)
-
-
-class WeightViews:
-    """Views of a sample of every weight, made once and read many times; they rotate over the elements."""
-
-    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
-        self.parameters = parameters
-        self.wanted = elements_each(len(parameters))
-        self._pointers: list[int] | None = None
-        self._names = _Names()
-        self._phases: list[list[tuple[tuple[int, ...], int, list[Any]]]] = []  # what, how many of each, where
-        self.is_plain = False
-
-    def refresh(self) -> None:
-        """Make the views anew where a tensor was moved or swapped since."""
-        pointers = [0 if type(p) not in _ORDINARY else p.data_ptr() for p in self.parameters]
-        if pointers != self._pointers:
-            self._pointers = pointers
-            self.is_plain = all(p.dtype is torch.float32 and p.device.type == "cpu" for p in self.parameters)
-            self._phases = [self._views(number) for number in range(PHASES)]
-
-    def follow(self) -> None:
-        """Make the views anew after a step that put other tensors in the place of the old ones, as some do."""
-        pointers = self._pointers
-        if pointers and pointers[0] and self.parameters[0].data_ptr() != pointers[0]:
-            self.refresh()
-
-    def __call__(self, phase: int) -> list[Block]:
-        """Copy the sample of this phase."""
-        return [Block(names, size, joined(views)) for names, size, views in self._phases[phase % PHASES]]
-
-    def _views(self, phase: int) -> list[tuple[tuple[int, ...], int, list[Any]]]:
-        groups: Groups = {}
-        for index, parameter in enumerate(self.parameters):
-            if type(parameter) in _ORDINARY and is_plain(parameter):
-                view, size = sampled(parameter, self.wanted, phase)
-                put(groups, size, index, view)
-        return [(self._names.of(indices), key[0], views) for key, (indices, views) in groups.items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbdebug.errors import BadInput
-from nbdebug.evidence import recording as kinds
 from nbdebug.evidence.recording import Recording, Series
+from nbdebug.watch.reading import SCHEMA, TREE, load
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["as_frame", "curves", "load", "save", "to_tensorboard"]
-
-SCHEMA = 1
 
 
 def save(recording: Recording, path: Path) -> Path:
@@ -34,34 +31,32 @@ def save(recording: Recording, path: Path) -> Path:
         )
     arrays: dict[str, np.ndarray] = {}
     tree = {"schema": SCHEMA, "recording": _packed(recording, arrays)}
-    text = json.dumps(tree, allow_nan=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        np.savez_compressed(file, tree=np.frombuffer(text.encode("utf-8"), np.uint8), **arrays)  # type: ignore[arg-type]
-    partial.replace(path)
+    arrays[TREE] = np.frombuffer(json.dumps(tree, allow_nan=True).encode("utf-8"), np.uint8)
+    try:
+        _write(arrays, path)
+    except OSError as error:
+        raise BadInput(
+            f"{str(path)!r} cannot be written: {error.strerror or error}",
+            where="live.save",
+            expected="a path at which a file may be written",
+            do="check the path and the room on the disk; what was there is as it was",
+        ) from error
     return path
 
 
-def load(path: Path) -> Recording:
-    """Read a recording back; a file of anybody else is refused."""
+def _write(arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Write beside the file and put it in its place at the end; whatever comes between leaves nothing behind."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path.name!r} is a folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        tree = json.loads(arrays.pop("tree").tobytes().decode("utf-8"))
-        if tree["schema"] != SCHEMA:
-            raise ValueError(f"it has schema {tree['schema']}, and this nbdebug reads {SCHEMA}")
-        found = _unpacked(tree["recording"], arrays)
-        if not isinstance(found, Recording):
-            raise ValueError(f"it holds {type(found).__name__}")
-        return found
-    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile, EOFError) as error:
-        raise BadInput(
-            f"{path.name!r} cannot be read: {error}",
-            where="nbdebug.watch.load",
-            expected="a file that live.save wrote",
-            do='save the run again with live.save("run.npz")',
-        ) from error
+        with partial.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _packed(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -77,21 +72,6 @@ def _packed(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, (tuple, list)):
         return [_packed(item, arrays) for item in value]
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
-
-
-def _unpacked(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    if isinstance(value, list):
-        return tuple(_unpacked(item, arrays) for item in value)
-    if not isinstance(value, dict):
-        return value
-    if "array" in value:
-        return arrays[value["array"]]
-    if "named" in value:
-        return {key: _unpacked(item, arrays) for key, item in value["named"]}
-    if value["kind"] not in kinds.__all__:
-        raise ValueError(f"it holds a {value['kind']}, which is unknown")
-    kind = getattr(kinds, value["kind"])
-    return kind(**{name: _unpacked(part, arrays) for name, part in value["parts"].items()})
 
 
 def curves(recording: Recording) -> Iterator[tuple[str, str, str, Series]]:
@@ -146,12 +126,17 @@ def to_tensorboard(recording: Recording, folder: Path) -> Path:
         ) from error
     with SummaryWriter(str(folder)) as writer:
         for kind, name, statistic, series in curves(recording):
-            tag = "/".join(part for part in (kind, name, statistic) if part != "value")
+            tag = _tag(kind, name, statistic)
             for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
                 writer.add_scalar(tag, value, step)
         for name, layer in recording.layers.items():
             _write_histograms(writer, name, layer)
     return folder
+
+
+def _tag(kind: str, name: str, statistic: str) -> str:
+    """Name a curve: one that is about a single number needs no statistic, whatever its name is."""
+    return f"{kind}/{name}" if statistic == "value" else f"{kind}/{name}/{statistic}"
 
 
 def _write_histograms(writer: Any, name: str, layer: Any) -> None:

@@ -10,30 +10,58 @@ import numpy as np
 from nbdebug.evidence.recording import LayerSeries, Recording, Series
 from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding
+from nbdebug.report.words import aligned, figure, plural
 
-__all__ = ["as_html", "as_text", "curves", "loss_lines"]
+__all__ = ["as_html", "as_text", "curves", "is_empty", "layer_rows", "loss_lines", "newest", "rate_names"]
 
 MOST_ROWS, MOST_POINTS = 12, 400
+LAYER_COLUMNS = ("layer", "mean", "std", "abs max", "zeros", "gradient", "update")
+NOTHING = "nothing recorded yet: run the training"
 
 
 def as_text(recording: Recording, findings: Sequence[Finding] = ()) -> str:
-    """Give the run in a few lines."""
-    lines = [f"<nbdebug watch: {recording.model}, {_counted(recording.steps, 'step')}>"]
+    """Give the run in a few lines, with a short table of its layers."""
+    lines = [f"<nbdebug watch: {recording.model}, {plural(recording.steps, 'step')}>"]
     lines += [f"  {name}: {text}" for name, text in _facts(recording)]
+    lines += [f"  {NOTHING}"] if is_empty(recording) else []
     lines += [f"  {finding}" for finding in findings]
     lines += [f"  not seen: {note}" for note in recording.unseen]
+    rows = layer_rows(recording)
+    lines += [f"  {line}" for line in aligned(LAYER_COLUMNS, rows).splitlines()] if rows else []
     return "\n".join(lines)
 
 
+def is_empty(recording: Recording) -> bool:
+    """Whether there is nothing to show yet: no step was made, and nothing was logged."""
+    return not recording.steps and not any(len(series) for series in recording.scalars.values())
+
+
+def newest(series: Series) -> str:
+    """Write the newest value as it is, also where it is no number."""
+    return figure(series.last) if not np.isfinite(series.last) else f"{series.last:.4g}"
+
+
+def rate_names(recording: Recording) -> dict[str, str]:
+    """Name the learning rates: by nothing more where there is one, else by their groups."""
+    if len(recording.rates) == 1:
+        return dict.fromkeys(recording.rates, "learning rate")
+    return {name: f"group {name}" if name.isdecimal() else name for name in recording.rates}
+
+
 def _facts(recording: Recording) -> list[tuple[str, str]]:
+    if is_empty(recording):
+        return []
     facts = [(name, _course(series)) for name, series in recording.scalars.items() if len(series)]
-    facts += [(f"learning rate {name}", f"{series.last:.3g}") for name, series in recording.rates.items()]
+    rates, rate = rate_names(recording), "learning rate"
+    facts += [
+        (rate if text == rate else f"{rate} of {text}", _course(recording.rates[name])) for name, text in rates.items()
+    ]
     if len(recording.used):
         clipped, compared = recording.tally.clipped_steps, recording.tally.norms_compared
         share = f", clipped at {clipped} of {compared} measured steps" if clipped else ""
-        facts.append(("gradient norm", f"{recording.gradient.last:.3g}{share}"))
+        facts.append(("gradient norm", f"{newest(recording.gradient)}{share}"))
     times = {
-        name: float(np.nanmean(series.tail(512).values)) for name, series in recording.times.items() if len(series)
+        name: float(np.nanmedian(series.tail(512).values)) for name, series in recording.times.items() if len(series)
     }
     if sum(times.values()):
         shares = ", ".join(f"{name} {seconds / sum(times.values()):.0%}" for name, seconds in times.items())
@@ -44,15 +72,13 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
 
 
 def _course(series: Series) -> str:
+    """Give the first and the newest value; the newest as it is, because a training that died must not look alive."""
     found = series.finite
+    bad = f" (not finite in {plural(series.not_finite, 'step')})" if series.not_finite else ""
     if not len(found):
-        return "never finite"
-    bad = f", {series.not_finite} values not finite" if series.not_finite else ""
-    return f"{found.values[0]:.4g} → {found.last:.4g}{bad}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        return f"{newest(series)}{bad}"
+    is_constant = not bad and float(np.nanmin(found.low)) == float(np.nanmax(found.high))
+    return newest(series) if is_constant else f"{found.values[0]:.4g} → {newest(series)}{bad}"
 
 
 def loss_lines(recording: Recording) -> Lines | None:
@@ -69,7 +95,8 @@ def curves(recording: Recording) -> tuple[Lines, ...]:
     rates = [(name, _thinned(series.finite)) for name, series in recording.rates.items() if len(series.finite)]
     norm = recording.gradient.finite
     drawn = [loss]
-    series = tuple((f"group {name}" if name.isdecimal() else name, *xy) for name, xy in rates)
+    names = rate_names(recording)
+    series = tuple((names[name], *xy) for name, xy in rates)
     if len(series) == 1:
         drawn.append(Lines.of_steps("rate", *series[0][1:], "Learning rate"))
     elif series:
@@ -88,37 +115,44 @@ def as_html(recording: Recording, findings: Sequence[Finding] = ()) -> str:
     """Give the loss curve, the layers and what was found as the output of a notebook cell: no script, nothing live."""
     from nbdebug.report.draw import as_svg_address
 
-    parts = [f"<p><b>{escape(recording.model)}</b>, {_counted(recording.steps, 'step')}</p>"]
+    parts = [f"<p><b>{escape(recording.model)}</b>, {plural(recording.steps, 'step')}</p>"]
     curve = loss_lines(recording)
     if curve is not None:
         label = escape(f"The loss over {recording.steps} steps: {_course(recording.loss)}", quote=True)
         parts.append(f'<img src="{as_svg_address(curve, curve.title)}" alt="{label}" width="500">')
     facts = [f"<li>{escape(name)}: {escape(text)}</li>" for name, text in _facts(recording)]
+    facts += [f"<li>{NOTHING}</li>"] if is_empty(recording) else []
     notes = [f"<li>{escape(str(finding))}</li>" for finding in findings]
     notes += [f"<li>not seen: {escape(note)}</li>" for note in recording.unseen]
     parts.append(f"<ul>{''.join(facts + notes)}</ul>{_table(recording)}")
     return f'<div class="nbdebug-watch">{"".join(parts)}</div>'
 
 
-def _table(recording: Recording) -> str:
+def layer_rows(recording: Recording) -> list[tuple[str, ...]]:
     """Give the newest numbers of the layers, in the order of the model; the middle is left out where there are many."""
     layers = list(recording.layers.values())
-    if not layers:
-        return ""
-    head = "".join(f"<th>{name}</th>" for name in ("layer", "mean", "std", "abs max", "zeros", "gradient", "update"))
-    shown: list[LayerSeries | None] = [*layers]
-    if len(layers) > MOST_ROWS:
-        half = MOST_ROWS // 2
-        shown = [*layers[:half], None, *layers[-half:]]
-    rows = "".join(_row(recording, layer, len(layers) - MOST_ROWS) for layer in shown)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    half, hidden = MOST_ROWS // 2, len(layers) - MOST_ROWS
+    if hidden <= 0:
+        return [_row(recording, layer) for layer in layers]
+    gap = (f"… {hidden} more", *[""] * (len(LAYER_COLUMNS) - 1))
+    ends = [[_row(recording, layer) for layer in part] for part in (layers[:half], layers[-half:])]
+    return [*ends[0], gap, *ends[1]]
 
 
-def _row(recording: Recording, layer: LayerSeries | None, hidden: int) -> str:
-    if layer is None:
-        return f'<tr><td colspan="7">… {hidden} more</td></tr>'
+def _row(recording: Recording, layer: LayerSeries) -> tuple[str, ...]:
     own = [p for p in recording.parameters.values() if p.layer == layer.path and p.is_matrix]
-    cells = [layer.mean.last, layer.std.last, layer.abs_max.last, layer.zeros.last]
-    cells += [own[0].gradient.last, own[0].update.last] if own else [float("nan")] * 2
-    written = "".join(f"<td>{'' if np.isnan(cell) else format(cell, '.3g')}</td>" for cell in cells)
-    return f"<tr><td>{escape(layer.path)}</td>{written}</tr>"
+    shown = [layer.mean, layer.std, layer.abs_max, layer.zeros]
+    shown += [own[0].gradient, own[0].update] if own else []
+    cells = [_cell(series.last) for series in shown]
+    return (layer.path, *cells, *[""] * (len(LAYER_COLUMNS) - 1 - len(cells)))
+
+
+def _cell(value: float) -> str:
+    """Write a number shortly; NaN stands for what was not measured, and infinity for what is not finite."""
+    return "" if np.isnan(value) else f"{value:.3g}" if np.isfinite(value) else "not finite"
+
+
+def _table(recording: Recording) -> str:
+    head = "".join(f"<th>{name}</th>" for name in LAYER_COLUMNS)
+    rows = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in layer_rows(recording)]
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>" if rows else ""

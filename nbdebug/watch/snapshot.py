@@ -13,6 +13,7 @@ def snapshot(recorder: Recorder) -> Recording:
     """Give everything that was recorded so far; what is given no longer changes."""
     store = recorder.store
     with store.lock:
+        recorder.collect()
         store.flush()
         norms, extras = store.weights.norms.series(), store.extras.series()
         return Recording(
@@ -37,6 +38,7 @@ def snapshot(recorder: Recorder) -> Recording:
             seconds=recorder.elapsed,
             device=recorder.target.device,
             unseen=_unseen(recorder),
+            coverage=recorder.absent.coverage(),
         )
 
 
@@ -49,7 +51,7 @@ def _tally(recorder: Recorder) -> StepTally:
         evaluation_passes=passes.evaluation_passes,
         backwards=passes.backwards,
         backwards_per_step=tuple(sorted(steps.per_step.items())),
-        backwards_since_step=passes.step_backwards,
+        backwards_since_step=passes.step_backwards + recorder.lane.has_backward,
         backwards_discarded=steps.discarded,
         steps_without_backward=steps.without_backward,
         steps_without_gradient=steps.without_gradient,
@@ -63,6 +65,9 @@ def _tally(recorder: Recorder) -> StepTally:
         clipped_steps=recorder.store.weights.clipped,
         norms_compared=recorder.store.weights.compared,
         other_optimizers=tuple(others),
+        rivals=sum(one.alone > one.steps / 2 for one in steps.followed.values() if one is not steps.pace),
+        late_steps=steps.late,
+        strangers=tuple(steps.strangers.items()),
     )
 
 
@@ -74,6 +79,8 @@ def _unseen(recorder: Recorder) -> tuple[str, ...]:
         notes.append("No forward pass was seen, so that nothing is known of the layers' outputs.")
     if recorder.measured and recorder.passes.training_passes and _is_closed(recorder):
         notes.append("Only the output of the model was seen: the layers inside are not called as modules of torch.")
+    if recorder.store.lost:
+        notes.append(recorder.store.lost)
     return tuple(notes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -13,42 +12,17 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.twin.inner_steps import is_inner_step
-from nbdebug.watch.hooks import scaler_of_step
-from nbdebug.watch.norms import Norms, norms_of
+from nbdebug.watch.followed import Followed, about_equal, is_clear, marks
+from nbdebug.watch.hooks import is_in_step, scaler_of_step
 from nbdebug.watch.passes import Passes
 from nbdebug.watch.sample import NO_SCALE, Sample
-from nbdebug.watch.sampling import WeightViews
+from nbdebug.watch.sampling import SURELY, VERIFIED
+from nbdebug.watch.weights import WeightViews
 
-__all__ = ["Followed", "Steps"]
+__all__ = ["Steps"]
 
-SURE = 32  # steps after which a GradScaler is looked for only now and then
-SURELY, VERIFIED = 3, 16  # gradients are measured again though nothing seems to have changed them: at first, and then
-
-
-@dataclass
-class Followed:
-    """One optimizer: its parameters among those of the model, and what is known of its current step."""
-
-    name: str
-    optimizer: torch.optim.Optimizer
-    places: np.ndarray
-    parameters: list[torch.Tensor]
-    views: WeightViews
-    steps: int = 0
-    backwards: int = 0
-    cleared: bool = True
-    unclear: bool = False  # whether the gradients were cleared could not be seen without waiting for a device
-    probes: list[torch.Tensor] = field(default_factory=list)
-    raw: Norms | None = None
-    versions: list[int] = field(default_factory=list)
-    sample: Sample | None = None
-    has_closure: bool = False
-    depth: int = 0  # of steps in steps: one of a class that calls the `step` of its parent is two
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the gradients are ordinary numbers that NumPy can look at."""
-        return self.views.is_plain
+PATIENCE = 64  # steps of another optimizer after which the one that set the pace is taken to be gone
+PROBES = 5  # parameters whose gradients stand for all
 
 
 class Steps:
@@ -58,44 +32,58 @@ class Steps:
         self, parameters: Mapping[int, int], passes: Passes, guard: Callable[..., Any], on_step: Callable[..., None]
     ) -> None:
         self._places = dict(parameters)  # id of a parameter -> its place
-        self.passes, self.guard, self.on_step = passes, guard, on_step
+        self.passes, self.on_step = passes, on_step
+        self.on_before, self.on_after = guard(self._before), guard(self._after)
         self.followed: dict[int, Followed] = {}
         self.pace: Followed | None = None
         self.step = 0
         self.per_step: Counter[int] = Counter()
-        self.without_backward = self.without_gradient = self.leftover = self.judged = 0
+        self.without_backward = self.without_gradient = self.leftover = self.judged = self.late = 0
+        self.strangers: Counter[str] = Counter()  # steps of optimizers that hold nothing of the model
         self.scale: torch.Tensor | None = None
         self.discarded = 0
         self._unused = 0  # backward passes since any optimizer stepped
         self._in_step = False  # where a closure makes backward passes of its own
         self._handles: list[Any] = []
-        self._measured = 0
+        self._is_nested = False  # some steps are made inside of others
         self._silent_change = False  # gradients were changed in a way that bumps no version
         self._began = 0.0
         passes.on_backward, passes.after_backward = self._backward_begins, self._backward_ends
 
     def follow(self, name: str, optimizer: torch.optim.Optimizer) -> Followed:
         """Take an optimizer in."""
-        held = [p for group in optimizer.param_groups for p in group["params"] if id(p) in self._places]
-        places = np.array([self._places[id(p)] for p in held], np.int64)
-        self.followed[id(optimizer)] = Followed(name, optimizer, places, held, WeightViews(held))
-        return self.followed[id(optimizer)]
+        one = Followed(name, optimizer)
+        self._read_groups(one)
+        self.followed[id(optimizer)] = one
+        return one
+
+    def _read_groups(self, one: Followed) -> None:
+        """See which parameters an optimizer holds; groups may come later."""
+        every = [p for group in one.optimizer.param_groups for p in group["params"]]
+        one.count, one.parameters = len(every), [p for p in every if id(p) in self._places]
+        one.places = np.array([self._places[id(p)] for p in one.parameters], np.int64)
+        one.views, one.raw = WeightViews(one.parameters), None
 
     def attach(self, optimizers: Sequence[torch.optim.Optimizer] | None) -> None:
         """Hook these optimizers, or, for None, every one that steps and holds a parameter of the model."""
-        before, after = self.guard(self._before), self.guard(self._after)
         if optimizers is None:
-            self._handles.append(register_optimizer_step_pre_hook(before))
-            self._handles.append(register_optimizer_step_post_hook(after))
+            self._handles.append(register_optimizer_step_pre_hook(self.on_before))
+            self._handles.append(register_optimizer_step_post_hook(self.on_after))
         for optimizer in optimizers or ():
-            self._handles.append(optimizer.register_step_pre_hook(before))
-            self._handles.append(optimizer.register_step_post_hook(after))
+            self._handles.append(optimizer.register_step_pre_hook(self.on_before))
+            self._handles.append(optimizer.register_step_post_hook(self.on_after))
 
-    def detach(self) -> None:
-        """Take every hook off; harmless when it is done twice."""
+    def detach(self) -> bool:
+        """Take every hook off, harmless when it is done twice; False where that has to wait for the end of a step.
+
+        torch goes through the hooks of an optimizer as they are, and fails where one goes that has others behind it.
+        """
+        if is_in_step() and any(_has_others_behind(handle) for handle in self._handles):
+            return False
         while self._handles:
             self._handles[-1].remove()
             self._handles.pop()
+        return True
 
     def _of(self, optimizer: Any) -> Followed | None:
         known = self.followed.get(id(optimizer))
@@ -112,13 +100,14 @@ class Steps:
     def _backward_begins(self) -> None:
         if self._unused and not self._in_step and self._all_cleared():
             self.discarded += 1
-            self.passes.losses = self.passes.losses[-1:]
+            del self.passes.losses[:-1]
             self._unused = 0
         self._unused += 1
         for one in self.followed.values():
             one.backwards += 1
-            if one.steps and not one.cleared:
-                one.cleared, one.unclear = _is_clear(one.probes)
+            one.looked = self.passes.looks
+            if one.looked and one.steps and not one.cleared:
+                one.cleared, one.unclear = is_clear(one.probes)
 
     def _all_cleared(self) -> bool:
         """Whether the gradients of an earlier backward pass are gone, though no optimizer has used them."""
@@ -130,23 +119,30 @@ class Steps:
         if self.passes.due:
             for one in self.followed.values():
                 gradients = [p.grad for p in one.parameters]
-                one.raw = norms_of(gradients, is_plain=one.is_plain)
-                one.versions = [-1 if g is None else g._version for g in gradients]
+                one.raw = one.gradients.norms(gradients)
+                one.marks = marks(gradients, are_plain=one.gradients.are_plain)
 
     # --- around the step ----------------------------------------------------------------------------------------
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        one = self._of(optimizer)
-        if one is None:
+        one = self.followed.get(id(optimizer))
+        if one is None or one.optimizer is not optimizer:
+            one = self._of(optimizer)
+            if one is None:
+                self.strangers[type(optimizer).__name__] += 1
+                return
+        if one.depth and is_inner_step(optimizer):
+            one.depth += 1
+            self._is_nested = True
             return
-        one.depth = one.depth + 1 if one.depth and is_inner_step(optimizer) else 1
-        if one.depth > 1:
-            return
+        one.depth = 1
         self.passes.close_backward()
-        if self.scale is not None or one.steps < SURE or one.steps % SURE == 0:
-            scaler = scaler_of_step()
-            self.scale = getattr(scaler, "_scale", None) if scaler is not None and scaler.is_enabled() else None
-        if self.pace is None:
+        is_looked_at = self.passes.looks or self.passes.due
+        if is_looked_at and sum(len(group["params"]) for group in optimizer.param_groups) != one.count:
+            self._read_groups(one)
+        scaler = scaler_of_step()
+        self.scale = getattr(scaler, "_scale", None) if scaler is not None and scaler.is_enabled() else None
+        if self.pace is None or (one is not self.pace and self._takes_over(one, self.pace)):
             self.pace = one
         self._in_step = True
         one.has_closure = (len(args) > 1 or bool(kwargs)) and any(map(callable, (*args[1:], *kwargs.values())))
@@ -157,36 +153,67 @@ class Steps:
             one.sample = self._measured_before(one)
         self._began = perf_counter()
 
+    def _takes_over(self, one: Followed, pace: Followed) -> bool:
+        """Whether an optimizer stands in the place of the one that set the pace: made anew, or the only one left."""
+        if np.array_equal(one.places, pace.places):
+            self.followed.pop(id(pace.optimizer), None)
+            return True
+        one.unpaced = one.unpaced + 1 if one.pace_seen == pace.steps else 0
+        one.pace_seen = pace.steps
+        return one.unpaced > PATIENCE
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one optimizer is followed and makes simple steps."""
+        pace = self.pace
+        is_simple = pace is not None and not pace.has_closure and bool(pace.probes)
+        return is_simple and len(self.followed) == 1 and self.scale is None and not self._is_nested
+
+    def take_over(self, began: float) -> None:
+        """Go on with a step that was noted elsewhere and has begun."""
+        if self.pace is not None:
+            self._judge(self.pace)
+            self.pace.depth, self._in_step, self._began = 1, True, began
+
+    def count_one(self) -> None:
+        """Count a step of one backward pass that was noted elsewhere."""
+        if self.pace is not None:
+            self.pace.steps += 1
+            self.per_step[1] += 1
+            self.step += 1
+
     def _judge(self, one: Followed) -> None:
-        if not one.probes or one.probes[0].grad is None:
+        if not one.probes or (self.passes.looks and one.probes[0].grad is None):
             found = [p for p in one.parameters if p.grad is not None]
-            one.probes = [found[i] for i in sorted({0, len(found) // 2, len(found) - 1})] if found else []
+            one.probes = [found[i * (len(found) - 1) // (PROBES - 1)] for i in range(PROBES)] if found else []
         self.without_gradient += not one.probes and bool(one.parameters)
         self.without_backward += bool(self.passes.passes and not one.backwards and not self.passes.asked_gradients)
-        if one.steps and one.backwards and not one.unclear:
+        if one.looked and one.steps and one.backwards and not one.unclear:
             self.judged += 1
             self.leftover += not one.cleared
-        self.per_step[one.backwards] += one is self.pace
+        one.alone += self._unused > 0
+        if one is self.pace:
+            self.per_step[one.backwards] += 1
+            self.late += bool(self.passes.passes and self.passes.step_backwards and not self.passes.fresh_backwards)
 
     def _measured_before(self, one: Followed) -> Sample:
         sample = Sample(self.step, one.places)
-        self._measured += 1
+        one.measured += 1
         if not one.has_closure:
             self._take_gradients(one, sample)
-        one.views.refresh()
-        sample.before = one.views(self._measured)
+        sample.before = one.views.before(one.steps)
         return sample
 
     def _take_gradients(self, one: Followed, sample: Sample) -> None:
         """Take the gradients as the optimizer will use them; measured again only where they were changed."""
         gradients = [p.grad for p in one.parameters]
-        versions = [-1 if g is None else g._version for g in gradients]
-        same = one.raw is not None and versions == one.versions and not self._silent_change
-        if same and self._measured > SURELY and self._measured % VERIFIED:
+        now = marks(gradients, are_plain=one.gradients.are_plain)
+        same = one.raw is not None and one.marks == now and not self._silent_change
+        if same and one.measured > SURELY and one.measured % VERIFIED:
             sample.used = one.raw
         else:
-            sample.used = norms_of(gradients, is_plain=one.is_plain)
-            if same and one.raw is not None and not _about_equal(one.raw, sample.used):
+            sample.used = one.gradients.norms(gradients)
+            if same and one.raw is not None and not about_equal(one.raw, sample.used):
                 self._silent_change = True
         sample.gradients, one.raw = one.raw, None
         if self.scale is not None:
@@ -195,18 +222,18 @@ class Steps:
             sample.used_scale = pending.detach().clone() if isinstance(pending, torch.Tensor) else NO_SCALE
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        one = self._of(optimizer)
-        if one is None:
-            return
-        one.depth = max(one.depth - 1, 0)
-        if one.depth:
-            return
         seconds = perf_counter() - self._began
+        one = self.followed.get(id(optimizer))
+        if one is None or one.optimizer is not optimizer:
+            return
+        if one.depth > 1:
+            one.depth -= 1
+            return
+        one.depth = 0
         if one.sample is not None:
             if one.sample.used is None:  # the closure made the gradients
-                one.sample.used = norms_of([p.grad for p in one.parameters])
-            one.views.follow()
-            one.sample.after = one.views(self._measured)
+                one.sample.used = one.gradients.norms([p.grad for p in one.parameters])
+            one.sample.after = one.views.after(one.steps + 1)
         if one.has_closure:
             self._judge(one)
         one.steps += 1
@@ -216,17 +243,6 @@ class Steps:
         self.on_step(one, seconds, sample)
 
 
-def _is_clear(probes: list[torch.Tensor]) -> tuple[bool, bool]:
-    """Whether the gradients of the last step are gone, and whether that could not be seen."""
-    left = [g for p in probes if (g := p.grad) is not None]
-    if not left:
-        return True, False
-    if any(g.device.type != "cpu" for g in left):
-        return False, True
-    return not any(bool(g.any()) for g in left), False
-
-
-def _about_equal(first: Norms, second: Norms) -> bool:
-    if not first.is_known:
-        return True  # not worth waiting for a device
-    return bool(np.allclose(first.numpy(), second.numpy(), rtol=1e-4, equal_nan=True))
+def _has_others_behind(handle: Any) -> bool:
+    hooks = handle.hooks_dict_ref()
+    return hooks is not None and handle.id in hooks and next(reversed(hooks)) != handle.id

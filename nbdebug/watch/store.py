@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import psutil
@@ -15,11 +15,14 @@ from nbdebug.watch.history import Track
 from nbdebug.watch.sample import LayerName, ParameterName, Sample, as_number
 from nbdebug.watch.tables import OutputTable, WeightTable
 
-__all__ = ["Store", "series_of"]
+__all__ = ["MOST_NAMES", "Store", "series_of"]
 
 TIMES = ("data", "forward", "backward", "step")
+Row: TypeAlias = tuple[int, Any, float, float, float, float, bool, int]  # step, loss, times, is training, graphs
 _PROCESS = psutil.Process()
-MOST_SCALARS = 200  # names that may be logged
+MOST_NAMES = 200  # that may be logged; as many again may come by themselves, as losses of several optimizers do
+TOLD = 3  # of the names that were left out
+PENDING = 4096  # calls of `log` that may wait: an evaluation logs without steps, which flush otherwise
 
 
 class Store:
@@ -33,12 +36,34 @@ class Store:
         self.extras = Track(("training", "graphs"))
         self.memory, self.scale = Track(["memory"]), Track(["scale"])
         self.outputs, self.weights = OutputTable(layers), WeightTable(parameters)
-        self.rows: list[tuple[int, dict[str, Any], tuple[float, ...], float, float]] = []
+        self.rows: list[Row] = []
         self.logged: list[tuple[int, dict[str, Any]]] = []
         self.rate_rows: list[tuple[int, dict[str, float]]] = []
         self.samples: list[Sample] = []
         self.memory_step = -1
-        self._last: dict[int, int] = {}
+        self.left_out: list[str] = []
+        self._logged_step = 0
+
+    def log(self, step: int, values: dict[str, Any]) -> None:
+        """Take numbers of the user's in; their steps never go back, so that the last one of a step is kept."""
+        with self.lock:
+            self._logged_step = max(step, self._logged_step)
+            self.logged.append((self._logged_step, values))
+            if len(self.logged) >= PENDING:
+                self.flush()
+
+    def leave_out(self, name: str) -> None:
+        """Remember that there was no room for this name, as far as that is told."""
+        if name not in self.left_out and len(self.left_out) <= TOLD:
+            self.left_out.append(name)
+
+    @property
+    def lost(self) -> str:
+        """Say in a sentence what there was no room for; nothing where there was room for all."""
+        if not self.left_out:
+            return ""
+        names = ", ".join(self.left_out[:TOLD]) + (" and others" if len(self.left_out) > TOLD else "")
+        return f"At most {MOST_NAMES} names are recorded; left out: {names}."
 
     def put_memory(self, step: int, scale: torch.Tensor | None) -> None:
         """Note how much memory the process and the device hold, and the factor of a GradScaler."""
@@ -60,9 +85,11 @@ class Store:
             samples, self.samples = self.samples, []
             if rows:
                 steps = np.array([row[0] for row in rows])
-                self.times.extend(steps, np.array([row[2] for row in rows]))
-                self.extras.extend(steps, np.array([row[3:] for row in rows]))
-            self._put_named(self.scalars, [(row[0], row[1]) for row in rows] + logged)
+                values = np.array([row[2:] for row in rows], np.float64)
+                self.times.extend(steps, values[:, : len(TIMES)])
+                self.extras.extend(steps, values[:, len(TIMES) :])
+            losses = [(row[0], {"loss": row[1]}) for row in rows if row[1] is not None]
+            self._put_named(self.scalars, losses + logged)
             self._put_named(self.rates, rates)
             self.outputs.put([sample for sample in samples if sample.outputs])
             self.weights.put(samples)
@@ -73,12 +100,16 @@ class Store:
             for name, value in named.items():
                 values.setdefault(name, {})[step] = as_number(value)  # what was logged wins
         for name, found in values.items():
-            if name not in tracks and len(tracks) < MOST_SCALARS:
+            if name not in tracks:
+                if len(tracks) >= 2 * MOST_NAMES:
+                    self.leave_out(name)
+                    continue
                 tracks[name] = Track([name])
-            if name in tracks:
-                new = sorted(step for step in found if step > self._last.get(id(tracks[name]), -1))  # one value a step
-                tracks[name].extend(np.array(new, np.int64), np.array([found[step] for step in new])[:, None])
-                self._last[id(tracks[name])] = max([*new[-1:], self._last.get(id(tracks[name]), -1)])
+            track = tracks[name]
+            if track.last_step in found:  # flushed before the step was over
+                track.take_back()
+            new = sorted(step for step in found if step > track.last_step)  # one value a step
+            track.extend(np.array(new, np.int64), np.array([found[step] for step in new])[:, None])
 
     @property
     def nbytes(self) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput
+from nbdebug.subject.naming import root_name
 from nbdebug.subject.provenance import methods_of, names_used
 
 __all__ = ["Target", "target_of"]
@@ -51,7 +52,7 @@ class Target:
     def modules_that_obey_the_mode(self) -> tuple[str, ...]:
         """The modules that behave differently in the two modes: by their class, their dropout or their own forward."""
         return tuple(
-            _path(prefix, path)
+            _layer_path(prefix, path, root)
             for prefix, root in self.roots.items()
             for path, module in root.named_modules()
             if _obeys_mode(module)
@@ -182,6 +183,11 @@ def _path(prefix: str, path: str) -> str:
     return ".".join(part for part in (prefix, path) if part) or "model"
 
 
+def _layer_path(prefix: str, path: str, root: nn.Module) -> str:
+    """Name a module, where the model itself must not be taken for one of its own that is called `model`."""
+    return _path(prefix, path) if prefix or path else root_name(_unwrapped(root))
+
+
 def _parameters(roots: Mapping[str, nn.Module]) -> list[tuple[str, nn.Parameter]]:
     found: dict[int, tuple[str, nn.Parameter]] = {}
     for prefix, root in roots.items():
@@ -203,7 +209,7 @@ def _layers(prefix: str, root: nn.Module, unseen: list[str]) -> Iterator[tuple[s
         if isinstance(module, torch.jit.ScriptModule) or "parametrizations" in path.split("."):
             continue
         if not isinstance(module, (*_CONTAINERS, *_PLAIN)) and (path == "" or path not in ("module", "_orig_mod")):
-            yield _path(prefix, path), module
+            yield _layer_path(prefix, path, root), module
 
 
 def _is_compiled(module: nn.Module) -> bool:

@@ -152,10 +152,10 @@ def test_it_backs_off_when_its_share_exceeds_the_budget() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     with nbdebug.watch(model, optimizer, every=1, budget=0.001) as live:
-        train(model, optimizer, 100)
+        train(model, optimizer, 400)
     found = live.recording()
-    assert found.budget == 0.001 and len(found.loss) == 100
-    assert 1 <= found.used.measured < 50
+    assert found.budget == 0.001 and len(found.loss) == 400
+    assert 1 <= found.used.measured < 200
 
 
 def test_it_works_with_the_package_imported_first() -> None:
@@ -175,10 +175,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "every": (lambda m, o: nbdebug.watch(m, o, every=0), "every is 0"),
     "budget": (lambda m, o: nbdebug.watch(m, o, budget=3), "between 0 and 1"),
     "layers": (lambda m, o: nbdebug.watch(m, o, layers="encoder.*"), "no layer fits"),
-    "a vector": (lambda m, o: nbdebug.watch(m, o).log(loss=torch.zeros(3)), r"shape \(3,\)"),
-    "a text": (lambda m, o: nbdebug.watch(m, o).log(loss="low"), "loss is str"),
     "an ending": (lambda m, o: nbdebug.watch(m, o).save("run.csv"), "ends in .npz"),
-    "no file": (lambda m, o: nbdebug.watch.load("nowhere.npz"), "cannot be read"),
+    "no file": (lambda m, o: nbdebug.watch.load("nowhere.npz"), "there is no file"),
 }
 
 
@@ -189,15 +187,6 @@ def test_bad_input_is_explained(what: str) -> None:
     with pytest.raises(nbdebug.BadInput, match=BAD[what][1]) as caught:
         BAD[what][0](model, optimizer)
     assert "What to do" in str(caught.value) and not any(module._forward_hooks for module in model.modules())
-
-
-def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=np.zeros(3))
-    (tmp_path / "b.npz").write_bytes(b"PK\x03\x04 broken")
-    np.save(tmp_path / "c.npy", np.array([object()], dtype=object), allow_pickle=True)
-    for name in ("a.npz", "b.npz", "c.npy"):
-        with pytest.raises(nbdebug.BadInput, match=r"live\.save"):
-            nbdebug.watch.load(tmp_path / name)
 
 
 def test_layers_can_be_chosen() -> None:

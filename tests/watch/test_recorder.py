@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable
 
 import numpy as np
@@ -172,3 +173,25 @@ def test_a_rate_in_a_tensor_is_followed() -> None:
     optimizer = torch.optim.Adam(model.parameters(), rate)
     live, _ = watched(model, optimizer, 6, after_step=lambda: rate.mul_(0.5))
     assert live.recording().rates["0"].last == pytest.approx(0.1 * 0.5**5, rel=1e-5)
+
+
+def test_a_training_in_double_precision_is_not_taken_for_broken() -> None:
+    """Numbers beyond single precision are finite: nothing is found, and nobody is warned."""
+    model = mlp().double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    losses = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
+            for number in range(40):
+                optimizer.zero_grad()
+                loss = model(batch(number)[0].double() * 1e45).square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        recording, report = live.recording(), live.report()
+    assert min(losses) > 1e39 and recording.loss.values.tolist() == losses and recording.loss.not_finite == 0
+    for layer in recording.layers.values():
+        assert len(layer.mean) == 40 and layer.not_finite.high.max() == 0 and np.isfinite(layer.abs_max.values).all()
+    assert all(parameter.gradient.not_finite == 0 for parameter in recording.parameters.values())
+    assert report.result("non-finite-loss").status == "clean"

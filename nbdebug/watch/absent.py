@@ -1,0 +1,76 @@
+"""Finds parameters that get gradients while no optimizer moves them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from nbdebug.evidence.recording import OptimizerCoverage
+from nbdebug.watch.weights import ORDINARY
+
+if TYPE_CHECKING:
+    from nbdebug.watch.steps import Steps
+
+__all__ = ["Absent"]
+
+HEAD = 64  # values of a parameter that are remembered: a step moves them all
+
+
+class Absent:
+    """The parameters that no optimizer holds which is followed: whether gradients came to them, and whether they moved.
+
+    Another optimizer, which nobody told us of, may train them; so that nothing is said of what has moved.
+    """
+
+    def __init__(self, parameters: list[tuple[str, torch.nn.Parameter]], steps: Steps) -> None:
+        self._parameters, self._steps = parameters, steps
+        self._held = -1  # parameters of the optimizers when the others were looked for
+        self._heads: dict[str, torch.Tensor] = {}
+        self._reached: set[str] = set()
+
+    def look(self) -> None:
+        """Look at the parameters that nobody holds; where there are none, as nearly always, it is done at once."""
+        followed = self._steps.followed.values()
+        held = sum(len(one.parameters) for one in followed)
+        if held != self._held:
+            self._held = held
+            known = {id(p) for one in followed for p in one.parameters}
+            left = {name: p for name, p in self._parameters if id(p) not in known and _is_trainable(p)}
+            self._heads = {name: self._heads.get(name, _head(p)) for name, p in left.items()}
+        if self._heads:
+            self._reached |= {name for name, p in self._parameters if name in self._heads and p.grad is not None}
+
+    def coverage(self) -> OptimizerCoverage | None:
+        """Give what is held and what is missing; None where no optimizer has stepped that is known."""
+        steps = self._steps
+        followed = [one for one in steps.followed.values() if one.steps]
+        if not followed and not steps.strangers:
+            return None
+        self.look()
+        still = {name for name, p in self._parameters if name in self._heads and _is_same(self._heads[name], _head(p))}
+        known = {id(p) for one in steps.followed.values() for p in one.parameters} if followed else set()
+        own = {id(p) for _, p in self._parameters}
+        every = [p for one in followed for group in one.optimizer.param_groups for p in group["params"]]
+        return OptimizerCoverage(
+            optimizer=type(followed[0].optimizer).__name__ if followed else steps.strangers.most_common(1)[0][0],
+            held=tuple(name for name, p in self._parameters if id(p) in known),
+            missing=tuple(name for name, _ in self._parameters if name in still and name in self._reached),
+            shapes={name: tuple(p.shape) for name, p in self._parameters},
+            strays=tuple(tuple(p.shape) for p in every if id(p) not in own),
+            elsewhere=tuple(name for name in self._heads if name not in still),
+            all_reached=True,
+        )
+
+
+def _is_trainable(parameter: torch.Tensor) -> bool:
+    is_plain = type(parameter) in ORDINARY and parameter.layout is torch.strided and not parameter.is_meta
+    return is_plain and parameter.requires_grad and parameter.numel() > 0
+
+
+def _head(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.detach().reshape(-1)[:HEAD].clone()
+
+
+def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.shape == second.shape and first.device == second.device and bool(torch.equal(first, second))

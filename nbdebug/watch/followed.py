@@ -1,0 +1,70 @@
+"""One optimizer whose steps are followed, and what can be told from the gradients of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from nbdebug.watch.norms import Gradients, Norms
+from nbdebug.watch.sample import Sample
+from nbdebug.watch.weights import WeightViews
+
+__all__ = ["Followed", "about_equal", "is_clear", "marks"]
+
+
+@dataclass
+class Followed:
+    """One optimizer: its parameters among those of the model, and what is known of its current step."""
+
+    name: str
+    optimizer: torch.optim.Optimizer
+    count: int = 0  # of all tensors that it holds
+    parameters: list[torch.Tensor] = field(default_factory=list)
+    places: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    views: WeightViews = field(default_factory=lambda: WeightViews([]))
+    steps: int = 0
+    unpaced: int = 0  # steps since the optimizer that sets the pace made one
+    pace_seen: int = -1  # how many that had made then
+    measured: int = 0
+    backwards: int = 0
+    cleared: bool = True
+    unclear: bool = False  # whether the gradients were cleared could not be seen without waiting for a device
+    looked: bool = False  # whether anybody tried to see it at the last backward pass
+    alone: int = 0  # steps that came with backward passes of their own, and not after the step of another optimizer
+    probes: list[torch.Tensor] = field(default_factory=list)
+    gradients: Gradients = field(default_factory=Gradients)
+    raw: Norms | None = None
+    marks: tuple[list[int], list[int]] = ([], [])
+    sample: Sample | None = None
+    has_closure: bool = False
+    depth: int = 0  # of steps in steps: one of a class that calls the `step` of its parent is two
+
+
+def marks(gradients: Sequence[torch.Tensor | None], *, are_plain: bool) -> tuple[list[int], list[int]]:
+    """Give the versions and the addresses of gradients: another one of either is another gradient."""
+    versions = [-1 if g is None else g._version for g in gradients]
+    return versions, [g.data_ptr() for g in gradients if g is not None] if are_plain else []
+
+
+def is_clear(probes: list[torch.Tensor]) -> tuple[bool, bool]:
+    """Whether the gradients of the last step are gone, and whether that could not be seen.
+
+    A parameter that is used outside of the forward pass may have got the gradient of this pass already, so that one
+    alone proves nothing; and where one is None, somebody has cleared them all.
+    """
+    left = [g for p in probes if (g := p.grad) is not None]
+    if len(left) < len(probes) or not left:
+        return True, False
+    if any(g.device.type != "cpu" for g in left):
+        return False, True
+    return 2 * sum(bool(g.any()) for g in left) <= len(left), False
+
+
+def about_equal(first: Norms, second: Norms) -> bool:
+    """Whether two looks at the same gradients gave the same."""
+    if not first.is_known:
+        return True  # not worth waiting for a device
+    return bool(np.allclose(first.numpy(), second.numpy(), rtol=1e-4, equal_nan=True))
