@@ -64,13 +64,18 @@ def clamped_output(
                 yield _out_of_range(response, head, unreachable)
         elif head.family in SCORES and _is_held(head) and head.shortfall > shortfall:
             yield _cannot_be_certain(response, head, shortfall)
-        elif head.family in CUT and head.low == 0 and head.clipped > clipped and head.one_sided > one_sided:
+        elif head.low == 0 and head.clipped > clipped and head.one_sided > one_sided and _loses(head, shortfall):
             yield _cut_off(response, head, clipped)
 
 
 def _is_held(head: HeadResponse) -> bool:
     """Whether the outputs have bounds, and none of the checks with a more exact name speaks about them."""
     return head.is_bounded and not head.over and not (head.family == "logistic" and head.is_unit_interval)
+
+
+def _loses(head: HeadResponse, shortfall: float) -> bool:
+    """Whether the loss suffers from scores that are never negative: a sigmoid of them never says no."""
+    return head.family in CUT or (head.family == "logistic" and not head.over and head.shortfall > shortfall)
 
 
 def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float) -> Finding:

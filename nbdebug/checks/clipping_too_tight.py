@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import Loop
+from nbdebug.evidence import Clipping
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
@@ -13,19 +13,23 @@ from nbdebug.registry import check
 __all__ = ["clipping_too_tight"]
 
 
-@check(explains=("batch-not-memorised",))
-def clipping_too_tight(loop: Loop, *, kept: float = 1e-3) -> Iterator[Finding]:  # clipping at 1.0 keeps more than 1 %
+@check(explains=("batch-not-memorised", "loss-flat"))
+def clipping_too_tight(
+    clipping: Clipping,
+    *,
+    kept: float = 1e-3,  # clipping at 1.0 keeps more than 1 %
+) -> Iterator[Finding]:
     """Gradient clipping cuts nearly all of every gradient away.
 
-    nbdebug compares the gradient after backward with what the optimizer is given, in your own training step.
+    nbdebug compares the gradient after backward with what the optimizer is given, in your own training step or in a
+    training that it watches.
 
     Why it matters: clipping is meant for rare large gradients. When it cuts every one to almost nothing, an optimizer
     without normalisation of its own hardly moves.
 
     What to try: print the gradient norm that clip_grad_norm_ returns, and clip at a few times its usual value.
     """
-    loop.require()
-    pairs = [(c.raw_norm, c.used_norm) for c in loop.calls if c.steps and c.raw_norm > 0 and c.used_norm > 0]
+    pairs = clipping.pairs
     if not pairs:
         raise NotApplicable("no optimizer step with a gradient was seen")
     shares = sorted(used / raw for raw, used in pairs)
@@ -34,7 +38,7 @@ def clipping_too_tight(loop: Loop, *, kept: float = 1e-3) -> Iterator[Finding]: 
         yield Finding(
             f"Every gradient is cut to at most {shares[-1]:.1e} of its norm before the step (the last from {raw:.3g} "
             f"to {used:.3g}).",
-            where="train_step",
+            where=clipping.place,
             severity="suspect",
             evidence={"share kept": shares[-1], "threshold": kept, "source": "37 reasons, 35", "steps": len(pairs)},
             remedies=(

@@ -14,6 +14,7 @@ __all__ = ["gradients_accumulate"]
 
 @check(
     explains=(
+        "dead-units",
         "batch-not-memorised",
         "learning-rate-too-high",
         "update-ratio-off",

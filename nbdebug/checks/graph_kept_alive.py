@@ -26,12 +26,16 @@ def graph_kept_alive(
     What to try: keep numbers, not tensors: `total += loss.item()`, or `loss.detach()` where it must not wait.
     """
     loop.require()
-    if loop.graphs_alive >= loop.count - 1 and loop.graphs_alive > spare:
+    count = loop.count if loop.graphs_over is None else loop.graphs_over
+    for_a_time = count < loop.count
+    if loop.graphs_alive >= (0.8 * count if for_a_time else count - 1) and loop.graphs_alive > spare:
         yield Finding(
-            f"After {loop.count} {loop.unit} {loop.graphs_alive} of their graphs are still alive.",
+            f"After {count} {loop.unit} {loop.graphs_alive} of their graphs "
+            + ("were still alive, before they were let go." if for_a_time else "are still alive."),
             where=loop.place,
+            severity="suspect" if for_a_time else "bug",
             evidence={
-                "looked at": loop.count,
+                "looked at": count,
                 "graphs alive": loop.graphs_alive,
                 "threshold": spare,
                 "source": "counted",

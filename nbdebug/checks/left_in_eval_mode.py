@@ -29,7 +29,7 @@ def left_in_eval_mode(modes: StepModes) -> Iterator[Finding]:
         says = "Your train_step leaves the model in eval mode, so that the step after it trains the model there"
         yield _finding(modes, says, "suspect")  # a loop may call train() before each step
     elif modes.has_step and not modes.handed_training and modes.eval_as_handed:
-        yield _finding(modes, "The model is in eval mode, and your train_step trains it so", "suspect")
+        yield _finding(modes, f"The model is in eval mode, and {modes.place} trains it so", "suspect")
     elif not modes.has_step and not modes.handed_training:
         says = "The model was handed over in eval mode (nbdebug trains its copies in training mode)"
         yield _finding(modes, says, "note")

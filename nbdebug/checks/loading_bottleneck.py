@@ -31,9 +31,14 @@ def loading_bottleneck(
     waiting = run.loading_seconds / max(run.workers, 1)
     part = waiting / max(waiting + run.training_seconds, 1e-9)
     if part > share and waiting > seconds:
+        said = (
+            f"Between a step and the next forward pass {run.loading_seconds:.2g} s pass"
+            if run.place
+            else f"A batch takes {run.loading_seconds:.2g} s to load (workers: {run.workers})"
+        )
         yield Finding(
-            f"A batch takes {run.loading_seconds:.2g} s to load (workers: {run.workers}) and "
-            f"{run.training_seconds:.2g} s to train on: {part:.0%} of the time is waiting.",
+            f"{said}, and passes and step take {run.training_seconds:.2g} s: {part:.0%} of the time is waiting"
+            + (", for the loader or for what else your loop does there." if run.place else "."),
             where="loader",
             severity="suspect",
             evidence={

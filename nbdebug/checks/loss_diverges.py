@@ -19,11 +19,13 @@ def loss_diverges(
     *,
     factor: float = 2.0,  # TheDeepChecker: twice the first loss
     sigmas: float = 5.0,
+    runaway: float = 3.0,  # growth of the weights: with less, a loss may begin low by its nature and rise at first
 ) -> Iterator[Finding]:
     """The loss is far above what it was at the beginning.
 
     nbdebug watches your training and compares the first tenth of it with the last: four of five steps have to lie above
-    twice the first loss, and by far more than that scatters. Models that train against each other are left out.
+    twice the first loss, and by far more than that scatters. Where weights have grown as well, the very first steps are
+    the beginning. Models that train against each other are left out.
 
     Why it matters: the training goes away from its goal and usually ends in NaN.
 
@@ -32,19 +34,22 @@ def loss_diverges(
     """
     if course.others:
         raise NotApplicable("models that train against each other push each other's losses up")
-    rise = course.now - course.start
-    size = max((factor - 1) * abs(course.start), course.range, sigmas * course.start_error)
-    if not course.now_low > course.start + size:  # four of five of the last steps
+    start, error, began = course.start, course.start_error, "first tenth"
+    if course.grown > runaway and course.opening < start:
+        start, error, began = course.opening, course.noise, "first steps"
+    rise = course.now - start
+    size = max((factor - 1) * abs(start), max(start - course.best, 0.0), sigmas * error)
+    if not course.now_low > start + size:  # four of five of the last steps
         return
     yield Finding(
-        f"The loss rose from {course.start:.3g} in the first tenth of {course.count} steps to {course.now:.3g} in the "
-        f"last; it was lowest at step {course.best_step}, with {course.best:.3g}.",
+        f"The loss rose from {start:.3g} in the {began} to {course.now:.3g} in the last tenth of {course.count} steps; "
+        f"it was lowest at step {course.best_step}, with {course.best:.3g}.",
         where="loss",
         severity="bug" if rise > 10 * size else "suspect",
         evidence={
-            "first tenth": course.start,
+            began: start,
             "last tenth": course.now,
-            "standard error": course.start_error,
+            "scatter": error,
             "lowest": course.best,
             "threshold": factor,
             "source": "TheDeepChecker: twice the first loss",

@@ -20,6 +20,7 @@ def loss_flat(
     least: int = 200,  # steps
     fall: float = 0.02,  # of the first loss; TheDeepChecker asks for 5 % in 5 looks, SageMaker Debugger for 0.1 %
     sigmas: float = 3.0,
+    gained: float = 0.2,  # of the first loss: what had fallen so far and rose again was not flat
     scatter: float = 0.25,  # relative to the loss; one that has been learned scatters more
 ) -> Iterator[Finding]:
     """The loss has not fallen since the training began.
@@ -39,7 +40,8 @@ def loss_flat(
         raise NotApplicable(f"{course.count} steps were recorded; {least} are needed")
     most = course.start - course.now + sigmas * (course.start_error**2 + course.now_error**2) ** 0.5
     size = abs(course.start)
-    if most > fall * size or course.noise > scatter * size or course.now > course.start * 1.5:
+    lost = course.range > gained * size and course.range > sigmas * course.start_error  # it had been lower
+    if most > fall * size or course.noise > scatter * size or course.now > course.start * 1.5 or lost:
         return
     yield Finding(
         f"The loss was {course.start:.4g} in the first tenth of {course.count} steps and is {course.now:.4g} in the "

@@ -50,8 +50,10 @@ def loss_spikes(
         },
         remedies=(
             Remedy(
-                "Look at the batch of such a step.", f"for step, batch in enumerate(loader):\n    if step == {step}: …"
+                "Look at the batches at which it jumps, from within your loop.",
+                f"if loss.item() > {(loss + around) / 2:.3g}:\n    nbdebug.show_batch([batch])",
             ),
+            Remedy("Lower the learning rate tenfold.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
             Remedy("Clip the gradient.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
         ),
         exhibit=Lines.of_steps("loss", course.steps, course.values, "Loss"),

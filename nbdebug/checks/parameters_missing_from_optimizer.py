@@ -22,8 +22,8 @@ def parameters_missing_from_optimizer(
 ) -> Iterator[Finding]:
     """Trainable parameters of the model are not in the optimizer.
 
-    nbdebug compares the optimizer's tensors with the model's by identity. Frozen parameters need not be there, nor
-    those that another optimizer of your training step holds.
+    nbdebug compares the optimizer's tensors with the model's by identity, before you train or in a training that it
+    watches. Frozen parameters need not be there, nor those that another optimizer holds or moves.
 
     Why it matters: a parameter that no optimizer holds never changes, however large its gradient. It happens when a
     layer is replaced, or the model is made anew, after the optimizer was made, or when only a part was handed to it.
@@ -46,15 +46,28 @@ def parameters_missing_from_optimizer(
         parts = {next(iter(parts)): missing}
     for path, names in parts.items():
         hint = strays if set(names) & set(replaced) else ""
-        gets = " although a gradient comes to them" if reach is not None else ""
+        gets = " although a gradient comes to them" if reach is not None or coverage.all_reached else ""
         says = f"{len(names)} of {total} trainable parameters, all of {path}, are not in the optimizer{gets}.{hint}"
-        yield _finding(says, path, names, coverage, "bug" if hint else _severity(path, names, reach, weights))
+        severity = _severity(path, names, reach, weights) if reach is not None else _by_order(path, coverage)
+        yield _finding(says, path, names, coverage, "bug" if hint else severity)
 
 
-def _severity(path: str, names: Sequence[str], reach: GradientReach | None, weights: InitialWeights | None) -> Severity:
+def _by_order(path: str, coverage: OptimizerCoverage) -> Severity:
+    """Soften it for a body under the head that is trained, where only the order of the model is known."""
+    order = list(coverage.shapes)
+    held = [order.index(name) for name in (*coverage.held, *coverage.elsewhere) if name in coverage.shapes]
+    is_body = max(order.index(name) for name in coverage.missing) < min(held, default=0)
+    return "note" if is_body or _is_trained_elsewhere(path) else "suspect"
+
+
+def _is_trained_elsewhere(path: str) -> bool:
+    return any(word in path.lower() for word in TRAINED_ELSEWHERE)
+
+
+def _severity(path: str, names: Sequence[str], reach: GradientReach, weights: InitialWeights | None) -> Severity:
     """Soften what is often meant: another network's part, and a trained body under a new head."""
-    matrices = [p for p in reach.parameters if p.name in set(names) and p.is_weight] if reach is not None else []
-    if any(word in path.lower() for word in TRAINED_ELSEWHERE):
+    matrices = [p for p in reach.parameters if p.name in set(names) and p.is_weight]
+    if _is_trained_elsewhere(path):
         return "note"
     owners = {p.owner for p in matrices}
     trained = weights is not None and any(w.path in owners and not w.looks_fresh for w in weights.weights)
@@ -63,9 +76,8 @@ def _severity(path: str, names: Sequence[str], reach: GradientReach | None, weig
     return "suspect" if "." not in path and len(matrices) >= 2 else "bug"
 
 
-def _is_before_the_rest(names: Sequence[str], reach: GradientReach | None) -> bool:
+def _is_before_the_rest(names: Sequence[str], reach: GradientReach) -> bool:
     """Whether the missing layers all run before those that the optimizer holds."""
-    assert reach is not None
     missing = [p.position for p in reach.parameters if p.name in set(names) and p.is_weight]
     held = [p.position for p in reach.parameters if p.in_optimizer and p.is_weight]
     return bool(missing and held) and max(missing) < min(held)

@@ -24,18 +24,20 @@ CONSTANT = Remedy(
 )
 
 
-@check(explains=("batch-not-memorised", "learning-rate-too-low"))
+@check(explains=("batch-not-memorised", "learning-rate-too-low", "loss-flat"))
 def schedule_reaches_zero(
     schedule: Schedule,
     *,
     nothing: float = 1e-4,  # of the highest rate: cosine and linear schedules end near 0, but at their end
     within: int = 50,  # steps of the scheduler: fewer than any real training takes
+    wasted: int = 100,  # steps of a real training after the rate has come to nothing, and at least half of all
 ) -> Iterator[Finding]:
     """The scheduler takes the learning rate to nothing after a few steps.
 
     nbdebug steps a copy of the scheduler and notes the rates. It cannot know whether you step it once a batch or once
     an epoch, so only what is too early for both is reported as a suspicion. A scheduler that your train_step steps by
-    itself is watched while that is called on a copy.
+    itself is watched while that is called on a copy. In a training that it watches, the rates of the real steps are
+    looked at: schedules end near zero at their end, not before half of the training.
 
     Why it matters: once the rate is at zero nothing is learned any more, whatever the loss says. The usual slip is a
     schedule made for epochs that is stepped once a batch.
@@ -51,6 +53,12 @@ def schedule_reaches_zero(
         (i for i, rate in enumerate(schedule.rates) if i and rate < nothing * highest and _stays(schedule, i, nothing)),
         None,
     )
+    if low is not None and schedule.places:
+        step, last = schedule.places[low], schedule.places[-1]
+        if last - step >= max(wasted, last / 2):
+            what = f"fell to {schedule.rates[low]:.2g} by step {step} and stayed there for {last - step} steps"
+            yield _finding(schedule, step, what, "suspect")
+        return
     if low is None or low > within:
         return
     yield _finding(schedule, low, f"falls to {schedule.rates[low]:.2g} after {low} steps and stays there", "suspect")
@@ -61,9 +69,10 @@ def _stays(schedule: Schedule, index: int, nothing: float) -> bool:
 
 
 def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding:
+    shown = len(schedule.rates) if schedule.places else min(200, len(schedule.rates))
     return Finding(
         f"The learning rate of {schedule.name} {what}.",
-        where="train_step" if schedule.in_step else "scheduler",
+        where="train_step" if schedule.in_step else "your loop" if schedule.places else "scheduler",
         severity=severity,  # type: ignore[arg-type]
         evidence={
             "step": step,
@@ -73,8 +82,8 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
         },
         remedies=_remedies(schedule, step),
         exhibit=Lines(
-            (("learning rate", tuple(map(float, range(len(schedule.rates[:200])))), schedule.rates[:200]),),
-            title="Learning rate over the scheduler's steps",
+            (("learning rate", tuple(map(float, schedule.places or range(shown))), schedule.rates[:shown]),),
+            title=f"Learning rate over the {'steps' if schedule.places else 'steps of the scheduler'}",
             y_label="learning rate",
         ),
     )
@@ -84,4 +93,4 @@ def _remedies(schedule: Schedule, step: int) -> tuple[Remedy, ...]:
     """Give what to try: another length does not help a rate that begins at nothing, and is not tried within a step."""
     if not step:
         return (CONSTANT,)
-    return (replace(LONGER, patch=None) if schedule.in_step else LONGER, CONSTANT)
+    return (replace(LONGER, patch=None) if schedule.in_step or schedule.places else LONGER, CONSTANT)

@@ -82,6 +82,6 @@ def _reason(loop: LoopFacts) -> str:
         return "optimizer.step() is never called"
     if loop.idle >= loop.steps:
         return "each step finds no gradients: zero_grad stands between backward and step, or step comes before backward"
-    if not loop.moved:
-        return "the optimizer steps, but no parameter that it holds changes"
-    return "step comes before backward, so each step uses the gradients of the batch before" if loop.late else ""
+    if loop.late:
+        return "step comes before backward, so each step uses the gradients of the batch before"
+    return "" if loop.moved else "the optimizer steps, but no parameter that it holds changes"

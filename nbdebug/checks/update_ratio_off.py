@@ -22,6 +22,7 @@ __all__ = ["update_ratio_off"]
         "loss-spikes",
         "weights-growing",
         "predictions-unstable",
+        "dead-units",
     )
 )
 def update_ratio_off(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence import WeightGrowth
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Remedy
@@ -18,6 +19,7 @@ def weights_growing(
     *,
     factor: float = 10.0,  # healthy trainings from a usual start stay below 5
     recent: float = 1.05,  # over the last quarter: it goes on
+    least: int = 100,  # steps: at first, weights may have a long way to go
 ) -> Iterator[Finding]:
     """The weights of a layer have grown many times over, and still grow.
 
@@ -30,6 +32,8 @@ def weights_growing(
     What to try: a lower learning rate, weight decay, normalisation between the layers; look at whether gradients are
     cleared in every step, and at a loss that can always be lowered by larger outputs.
     """
+    if growth.steps < least:
+        raise NotApplicable(f"{growth.steps} steps were recorded; {least} are needed")
     grown = [m for m in growth.matrices if m[2] > factor * m[1] and m[3] > recent and m[2] > factor * m[4]]
     if not grown:
         return
@@ -47,7 +51,10 @@ def weights_growing(
             "threshold": factor,
             "source": "compared with its own beginning",
         },
-        remedies=(Remedy("Let weights decay.", "torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=1e-2)"),),
+        remedies=(
+            Remedy("Lower the learning rate tenfold.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
+            Remedy("Let weights decay.", "torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=1e-2)"),
+        ),
         exhibit=Bars(
             tuple(m[0] for m in growth.matrices),
             tuple(m[2] / m[1] for m in growth.matrices),

@@ -11,7 +11,7 @@ import torch
 
 from nbdebug.control import Control
 from nbdebug.errors import NbdebugError, NotApplicable
-from nbdebug.evidence import Loop, LoopFacts, LoopStep, TrialRun
+from nbdebug.evidence import Clipping, Loop, LoopFacts, LoopStep, TrialRun
 from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
@@ -50,6 +50,14 @@ def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
     changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
     alive = notes.graphs_alive() if not error else 0
     return Loop(tuple(calls), max(changed, default=0.0), alive, error, bool(notes.steps) and not notes.came)
+
+
+@probe
+def clipping(loop: Loop) -> Clipping:
+    """Give the norms of the gradient before and after whatever changes it between backward and step."""
+    loop.require()
+    calls = [call for call in loop.calls if call.steps and call.raw_norm > 0 and call.used_norm > 0]
+    return Clipping("train_step", tuple((call.raw_norm, call.used_norm) for call in calls))
 
 
 @probe

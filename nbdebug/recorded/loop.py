@@ -5,12 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import BatchRepeats, LoopFacts, Pace, Recording, StepModes
+from nbdebug.evidence import (
+    BatchRepeats,
+    Clipping,
+    LoopFacts,
+    OptimizerCoverage,
+    Pace,
+    Recording,
+    Schedule,
+    StepModes,
+)
 from nbdebug.registry import recorded
 
-__all__ = ["batch_repeats_recorded", "loop_facts_recorded", "pace_recorded", "step_modes_recorded"]
+__all__ = [
+    "batch_repeats_recorded",
+    "clipping_recorded",
+    "loop_facts_recorded",
+    "optimizer_coverage_recorded",
+    "pace_recorded",
+    "schedule_recorded",
+    "step_modes_recorded",
+]
 
 LEAST = 10  # steps; fewer are no habit
+LEFT = 20  # steps in eval mode at the end, after others in training mode
+STRETCH = 48  # steps in which the graphs that are alive grow in number
+RATES = 400  # places at which learning rates are read
 PATIENCE = 64  # passes without a step: gradients are accumulated over fewer
 
 
@@ -21,7 +41,10 @@ def loop_facts_recorded(recording: Recording) -> LoopFacts:
     waited = tally.training_passes if not tally.backwards else tally.backwards
     if tally.steps < LEAST and not (tally.steps == 0 and waited >= PATIENCE):
         raise NotApplicable(f"{tally.steps} steps were seen; {LEAST} are needed to speak of a habit")
+    if not tally.steps and tally.strangers and tally.backwards:
+        raise NotApplicable("the optimizer that steps holds another model; see parameters-missing-from-optimizer")
     idle = max(tally.steps_without_gradient, tally.steps_without_backward if not tally.backwards else 0)
+    graphs, over = _kept_graphs(recording)
     return LoopFacts(
         place="your loop",
         unit="steps of your loop" if tally.steps else "passes of your loop",
@@ -33,8 +56,42 @@ def loop_facts_recorded(recording: Recording) -> LoopFacts:
         dirty=tally.leftover_steps,
         judged=tally.leftover_judged,
         leftover=0.0,
-        graphs_alive=tally.graphs_alive,
+        graphs_alive=graphs,
+        graphs_over=over,
+        late=tally.late_steps > tally.steps / 2,
     )
+
+
+@recorded
+def optimizer_coverage_recorded(recording: Recording) -> OptimizerCoverage:
+    """Give which of the parameters that get gradients are held by the optimizers that step."""
+    coverage = recording.coverage
+    if coverage is None or max(recording.steps, sum(count for _, count in recording.tally.strangers)) < LEAST:
+        raise NotApplicable(f"{recording.steps} steps were seen; {LEAST} are needed to speak of a habit")
+    return coverage
+
+
+@recorded
+def clipping_recorded(recording: Recording) -> Clipping:
+    """Give the norm of the gradient after the backward pass and as the optimizer took it, step by step."""
+    raw, used = recording.gradient.exact, recording.used.exact
+    if recording.tally.norms_compared < LEAST or len(raw) != len(used):
+        raise NotApplicable(f"gradients were compared at {recording.tally.norms_compared} steps; {LEAST} are needed")
+    pairs = zip(raw.values.tolist(), used.values.tolist(), strict=True)
+    return Clipping("your loop", tuple(pair for pair in pairs if min(pair) > 0 and np.isfinite(pair).all()))
+
+
+@recorded
+def schedule_recorded(recording: Recording) -> Schedule:
+    """Give the highest learning rate of all groups, at places spread over the run."""
+    known = [series.finite for series in recording.rates.values() if len(series.finite)]
+    if not known or recording.steps < LEAST:
+        raise NotApplicable("no learning rate was recorded")
+    places = np.unique(np.linspace(0, recording.steps - 1, RATES).astype(int))
+    # A rate is written down where it changes, so that between two rows it is that of the first.
+    rows = [series.values[np.maximum(np.searchsorted(series.steps, places, "right") - 1, 0)] for series in known]
+    rates = tuple(np.max(rows, axis=0).tolist())
+    return Schedule(recording.optimizer, rates, None, places=tuple(places.tolist()))
 
 
 @recorded
@@ -44,7 +101,9 @@ def pace_recorded(recording: Recording) -> Pace:
     if any(len(times.get(name, ())) < LEAST for name in ("data", "forward", "backward", "step")):
         raise NotApplicable(f"fewer than {LEAST} steps were timed")
     usual = {name: float(np.median(values)) for name, values in times.items()}
-    return Pace(usual["data"], usual["forward"] + usual["backward"] + usual["step"])
+    # The mean, because workers that fetch ahead come late together; without the largest, which are pauses.
+    data = float(np.sort(times["data"])[: -max(1, len(times["data"]) // 50)].mean())
+    return Pace(data, usual["forward"] + usual["backward"] + usual["step"], place="your loop")
 
 
 @recorded
@@ -67,8 +126,24 @@ def step_modes_recorded(recording: Recording) -> StepModes:
         raise NotApplicable("the model behaves the same in training and in eval mode")
     if tally.steps < LEAST:
         raise NotApplicable(f"{tally.steps} steps were seen; {LEAST} are needed to speak of a habit")
-    is_habit = tally.steps_in_eval_mode > tally.steps / 2
-    return StepModes(not is_habit, sensitive, has_step=True, eval_as_handed=is_habit)
+    mode = recording.training.values
+    ends_so = bool(mode[0] == 1) and not mode[-max(LEFT, len(mode) // 10) :].any() if len(mode) > LEFT else False
+    is_habit = tally.steps_in_eval_mode > tally.steps / 2 or ends_so
+    return StepModes(not is_habit, sensitive, has_step=True, eval_as_handed=is_habit, place="your loop")
+
+
+def _kept_graphs(recording: Recording) -> tuple[int, int]:
+    """Give by how much the number of living graphs grew at most before it fell, and in how many steps."""
+    series, best = recording.graphs.finite, (min(recording.tally.graphs_alive, recording.steps), recording.steps)
+    low = 0
+    for place in range(1, len(series)):
+        if series.values[place] < series.values[place - 1] or series.values[place] <= series.values[low]:
+            low = place
+        grown = int(series.values[place] - series.values[low])
+        over = int(series.steps[place] - series.steps[low])
+        if over >= STRETCH and grown > max(0.8 * over, best[0]):
+            best = (min(grown, over), over)
+    return best
 
 
 def _moved(recording: Recording) -> int:
@@ -77,4 +152,4 @@ def _moved(recording: Recording) -> int:
     measured = [series for series in looks if len(series)]
     if not measured:
         return recording.steps
-    return max(int(np.sum(series.counts[series.high > 0])) for series in measured)
+    return max(int(np.sum(series.known[series.high > 0])) for series in measured)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossCourse, Recording, Series
-from nbdebug.recorded.weights import median_update
+from nbdebug.recorded.weights import largest_growth, median_update
 from nbdebug.registry import recorded
 
 __all__ = ["loss_course"]
@@ -19,6 +19,8 @@ SPIKE = 10.0  # scatters above its surroundings
 UNDONE = 0.5  # share of the progress, or of the first loss, that a spike has to undo
 AFTER = 3  # steps after a spike at which it has to show
 BLOCKS = 8
+OPENING = 5  # steps; where weights run away, the first tenth may be part of it
+STAYS = 4 * AROUND  # steps after which a loss that jumped and did not come back has another level
 
 
 @recorded
@@ -27,7 +29,7 @@ def loss_course(recording: Recording) -> LossCourse:
     loss = recording.loss.finite
     if len(loss) < LEAST:
         raise NotApplicable(f"the loss of {len(loss)} steps is known; {LEAST} are needed to speak of a course")
-    values, counts = loss.values.astype(float), loss.counts.astype(float)
+    values, counts = loss.values.astype(float), loss.known.astype(float)
     tenth = max(5, len(values) // 10)
     start, start_error = _level(values[:tenth], counts[:tenth])
     now, now_error = _level(values[-tenth:], counts[-tenth:])
@@ -54,8 +56,10 @@ def loss_course(recording: Recording) -> LossCourse:
         lasting=lasting,
         looked_for_spikes=len(loss.exact),
         warming_up=_warms_up(recording),
-        others=len(recording.tally.other_optimizers),
+        others=recording.tally.rivals,
         moved=median_update(recording),
+        opening=float(np.median(values[:OPENING])),
+        grown=largest_growth(recording),
         steps=loss.steps,
         values=values,
     )
@@ -76,16 +80,24 @@ def _scatter(loss: Series) -> float:
 
 
 def _spikes(loss: Series, start: float, noise: float) -> tuple[tuple[tuple[int, float, float], ...], int]:
-    """Find steps at which the loss leaves its surroundings; a run of such steps is one spike."""
+    """Find steps at which the loss leaves its surroundings and comes back; until it has, it is one spike."""
     found, lasting, values = [], 0, loss.values
-    last = -AROUND
+    last, back = -STAYS, math.inf
     for index in range(AROUND, len(values)):
+        if index - last < STAYS and back < values[index]:
+            continue
+        if index - last < AROUND:
+            continue
+        back = math.inf
         around = float(np.median(values[max(0, index - 2 * AROUND) : index]))
         height = values[index] - around
         limit = max(SPIKE * noise, UNDONE * max(start - around, 0.0), UNDONE * abs(start))
-        if height <= limit or index - last < AROUND:
+        if height <= limit:
             continue
-        last = index
+        last, back = index, around + limit / 2
+        after = values[index + 1 : index + 1 + STAYS]
+        if len(after) == STAYS and after.min() > back:
+            continue  # another level, as where a curriculum goes on
         found.append((int(loss.steps[index]), float(values[index]), around))
         rest = values[index + 1 : index + 1 + AFTER]
         lasting += bool(len(rest) and rest.mean() > around + 3 * noise)

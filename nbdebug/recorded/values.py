@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import FirstBadValue, LayerSeries, PredictionChanges, Recording, UnitActivity, UnitFacts
+from nbdebug.evidence import (
+    FirstBadValue,
+    LayerSeries,
+    PredictionChanges,
+    Recording,
+    Series,
+    UnitActivity,
+    UnitFacts,
+)
 from nbdebug.registry import recorded
 
 __all__ = ["first_bad_value", "prediction_changes", "unit_activity_recorded"]
 
-LOOKS = 10
+LOOKS, LATE = 10, 3  # at a layer altogether, and in the last half of the training
 CHANGED = "predictions changed"  # the name under which the share of changed answers is logged
 
 
@@ -25,20 +34,37 @@ def first_bad_value(recording: Recording) -> FirstBadValue:
         raise NotApplicable("the loss was not seen; log it with live.log(loss=loss)")
     if loss.first_not_finite is None:
         return FirstBadValue(None, 0, recording.steps)
-    sick = [(*first, layer) for layer in recording.layers.values() if (first := _first_sick(layer)) is not None]
+    first = loss.first_not_finite
+    found = FirstBadValue(first, loss.not_finite, recording.steps, finite_at=_finite_at(recording), grew=_grew(loss))
+    every = [(*seen, layer) for layer in recording.layers.values() if (seen := _first_sick(layer)) is not None]
+    sick = [one for one in every if one[0] <= first]  # later ones have weights that such a loss has made
     if sick:
-        step, share, layer = min(sick, key=lambda found: found[0])  # the first of the model among the earliest
-        return FirstBadValue(
-            loss.first_not_finite, loss.not_finite, recording.steps, layer.path, layer.module, step, share, "output"
+        step, share, layer = min(sick, key=lambda one: one[0])  # the first of the model among the earliest
+        return replace(
+            found, where=layer.path, module=layer.module, where_step=step, share=share, what="output", finite_at=None
         )
     gradients = [(p.gradient.first_not_finite, p) for p in recording.parameters.values()]
-    bad = [(step, parameter) for step, parameter in gradients if step is not None]
+    bad = [(step, parameter) for step, parameter in gradients if step is not None and step < first]
     if bad and recording.scale.measured == 0:  # a gradient scaler meets infinite gradients on purpose
-        step, parameter = min(bad, key=lambda found: found[0])
-        return FirstBadValue(
-            loss.first_not_finite, loss.not_finite, recording.steps, parameter.name, "", step, math.nan, "gradient"
-        )
-    return FirstBadValue(loss.first_not_finite, loss.not_finite, recording.steps)
+        step, parameter = min(bad, key=lambda pair: pair[0])
+        return replace(found, where=parameter.name, where_step=step, what="gradient")
+    return found
+
+
+def _finite_at(recording: Recording) -> int | None:
+    """Give the last look up to the first bad loss at which every layer was finite; None where there was none."""
+    first = recording.loss.first_not_finite
+    looks = [layer.not_finite for layer in recording.layers.values()]
+    steps = [int(step) for step in (looks[0].steps if looks else ()) if first is not None and step <= first]
+    well = [step for step in steps if not any(look.high[look.steps == step].any() for look in looks)]
+    return well[-1] if well else None
+
+
+def _grew(loss: Series) -> float:
+    """Give the last finite loss before the first that is not, over the first of all."""
+    known = loss.finite
+    before = known.values[known.steps < (loss.first_not_finite or 0)]
+    return float(abs(before[-1]) / max(abs(before[0]), 1e-12)) if len(before) else 1.0
 
 
 def _first_sick(layer: LayerSeries) -> tuple[int, float] | None:
@@ -50,19 +76,18 @@ def _first_sick(layer: LayerSeries) -> tuple[int, float] | None:
 
 @recorded
 def unit_activity_recorded(recording: Recording) -> UnitActivity:
-    """Find activations that gave nothing but zeros in the last half of all looks."""
+    """Find activations that gave nothing but zeros in the last half of the training."""
     owners = {parameter.layer for parameter in recording.parameters.values()}
     layers = [layer for layer in recording.layers.values() if layer.path not in owners and len(layer.zeros) >= LOOKS]
     if not layers:
         raise NotApplicable(f"no activation was looked at {LOOKS} times")
     facts = []
     for layer in layers:
-        late = layer.zeros.tail(len(layer.zeros) // 2).finite
-        is_dead = (
-            len(late) > 0 and bool((late.low >= 1.0).all()) and bool((layer.abs_max.tail(len(late)).high == 0).all())
-        )
+        late, top = layer.zeros.since(recording.steps // 2).finite, layer.abs_max.since(recording.steps // 2)
+        is_dead = len(late) >= LATE and bool((late.low >= 1.0).all()) and bool((top.high == 0).all())
         facts.append(UnitFacts(layer.path, layer.module, 1, int(is_dead), 0, 0.0, False, math.nan, math.nan))
-    return UnitActivity(tuple(facts), min(len(layer.zeros) // 2 for layer in layers), all_seen=True, unit="looks")
+    looks = min(len(layer.zeros.since(recording.steps // 2)) for layer in layers)
+    return UnitActivity(tuple(facts), looks, all_seen=True, unit="looks")
 
 
 @recorded

@@ -19,11 +19,11 @@ from nbdebug.evidence import (
 from nbdebug.evidence.layers import trend_of
 from nbdebug.registry import recorded
 
-__all__ = ["gradient_flow_recorded", "median_update", "update_ratios_recorded", "weight_growth"]
+__all__ = ["gradient_flow_recorded", "largest_growth", "median_update", "update_ratios_recorded", "weight_growth"]
 
 LOOKS = 8  # measurements of a parameter; fewer are no course
 USUAL = 0.3  # norm of a row at the beginning; PyTorch's own initialisation gives 0.58
-SETTLING = 0.1  # share of the looks at the beginning that are left out, because Adam's first steps are large
+SETTLING = 0.1  # share of the steps at the beginning that are left out, because Adam's first steps are large
 
 
 @recorded
@@ -35,7 +35,8 @@ def weight_growth(recording: Recording) -> WeightGrowth:
         if len(weight) < LOOKS or not weight.values[0] > 0:
             continue
         first, last = float(weight.values[0]), float(weight.values[-1])
-        recent = last / float(weight.values[-max(1, len(weight) // 4)])
+        # By steps, because most looks may come early.
+        recent = last / float(weight.values[np.searchsorted(weight.steps, 0.75 * weight.steps[-1], "right") - 1])
         found.append((parameter.name, first, last, recent, USUAL * math.sqrt(parameter.shape[0])))
     if not found:
         raise NotApplicable(f"no weight matrix was measured {LOOKS} times")
@@ -49,6 +50,8 @@ def update_ratios_recorded(recording: Recording) -> UpdateRatios:
     if len(loss) < LOOKS:
         raise NotApplicable("the loss is not known, so that nothing can be said about what the steps achieve")
     ratios = [(p.name, _settled(p.update)) for p in _matrices(recording) if len(p.update) >= LOOKS]
+    if not ratios:
+        raise NotApplicable(f"the step of no weight matrix was measured {LOOKS} times")
     tenth = max(3, len(loss) // 10)
     return UpdateRatios(tuple(ratios), float(loss.values[:tenth].mean()), float(loss.values[-tenth:].mean()))
 
@@ -62,7 +65,7 @@ def gradient_flow_recorded(recording: Recording) -> GradientFlow:
     layers, given = [], _sizes_of_inputs(recording)
     for parameter in _matrices(recording):
         if len(parameter.gradient.finite) >= LOOKS:
-            norm = float(np.median(parameter.gradient.finite.values))
+            norm = float(np.median(parameter.gradient.finite.values.astype(float)))
             mean = norm / math.sqrt(math.prod(parameter.shape))  # of one element, so that wide layers compare
             at_output = mean / given.get(parameter.layer or "model", 1.0)
             layers.append(LayerFlow(parameter.layer or "model", math.nan, at_output, mean, _settled(parameter.update)))
@@ -91,10 +94,21 @@ def median_update(recording: Recording) -> float:
     return float(np.median(known)) if known else math.nan
 
 
+def largest_growth(recording: Recording) -> float:
+    """Give by how much the norm of a weight matrix has grown at most; 1 where none was measured twice."""
+    known = [weight for p in _matrices(recording) if len(weight := p.weight.finite) > 1 and weight.values[0] > 0]
+    return max((float(weight.values[-1] / weight.values[0]) for weight in known), default=1.0)
+
+
 def _settled(series: Series) -> float:
-    values = series.finite.values
-    values = values[int(SETTLING * len(values)) :]
-    return float(np.median(values)) if len(values) else math.nan
+    """Give the median over the steps behind the first ones; a look stands for the steps since the look before it."""
+    known = series.finite
+    settled = known.since(int(SETTLING * known.steps[-1])) if len(known) else known
+    if not len(settled):
+        return math.nan
+    order, steps = np.argsort(settled.values), np.diff(settled.steps, prepend=settled.steps[0] - 1)
+    covered = np.cumsum(steps[order])
+    return float(settled.values[order][np.searchsorted(covered, covered[-1] / 2)])
 
 
 def _matrices(recording: Recording) -> list[ParameterSeries]:

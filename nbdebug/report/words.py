@@ -6,6 +6,7 @@ import numbers
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nbdebug.verification import Verification
 
 __all__ = [
+    "aligned",
     "clean_text",
     "counts_line",
     "figure",
@@ -115,6 +117,18 @@ def _real(value: float) -> str:
 def _row(items: list[str], limit: int = 12) -> str:
     more = f", and {len(items) - limit} more" if len(items) > limit else ""
     return shortened(", ".join(items[:limit]) + more, 800)
+
+
+def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 60) -> str:
+    """Give rows as text in columns; names to the left, numbers to the right."""
+    cells = [[clean_text(figure(value)) for value in row] for row in rows]
+    shown = [list(columns), *cells[:most]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
+    texts = [
+        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs)).rstrip()
+        for pairs in (list(zip(row, widths, strict=True)) for row in shown)
+    ]
+    return "\n".join([*texts, f"… and {len(cells) - most} more"] if len(cells) > most else texts)
 
 
 def plural(count: int, word: str) -> str:

@@ -114,14 +114,23 @@ def test_a_regression_with_a_slipped_optimizer() -> None:
 
 
 def test_the_optimizer_is_told_from_the_rate_it_needs() -> None:
-    """Without memory of squares every rate is too high; the rate is the bug by its own check, and not the cause."""
+    """Without memory of squares every rate is too high; the rate is the bug by its own check, and not the cause.
+
+    Such a training is chaotic, so that whether the rate is found too high depends on the seed and on the processor;
+    wherever it is, both are told apart.
+    """
     host = next(healthy for healthy in all_healthy() if healthy.name == "squeeze_and_excitation")
     fault = next(fault for fault in all_faults() if fault.kind == "no_memory_of_squares")
-    given = Mutant(fault, host).make(0)[0]
     checks = ["unusual-optimizer", "learning-rate-too-high", "batch-not-memorised"]
-    report = nbdebug.diagnose(**given, checks=checks, progress=False)
-    assert report.findings[0].check == "unusual-optimizer"
-    assert "unusual-optimizer is the cause of batch-not-memorised and learning-rate-too-high" in told_apart(report)
+    told = 0
+    for seed in range(8):
+        report = nbdebug.diagnose(**Mutant(fault, host).make(seed)[0], checks=checks, progress=False)
+        assert report.findings[0].check == "unusual-optimizer"
+        if all(result.status == "found" for result in report.results) and told < 2:
+            said = "unusual-optimizer is the cause of batch-not-memorised and learning-rate-too-high"
+            assert said in told_apart(report)
+            told += 1
+    assert told == 2
 
 
 def test_nothing_is_tried_where_one_cause_is_left() -> None:

@@ -62,6 +62,16 @@ def tanh_before_bce_with_logits() -> dict[str, Any]:
 
 
 @patient(CHECK, where="3")
+def relu_before_bce_with_logits() -> dict[str, Any]:
+    """A sigmoid of what is never negative never says no."""
+    return {
+        "model": net(nn.ReLU(), inputs=30, outputs=1),
+        "loader": split(*cancer())[0],
+        "loss_fn": nn.BCEWithLogitsLoss(),
+    }
+
+
+@patient(CHECK, where="3")
 def hard_bounds_before_cross_entropy() -> dict[str, Any]:
     """At first no score is near the bounds, so the activation does not show in the outputs."""
     return {"model": net(nn.Hardtanh()), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
