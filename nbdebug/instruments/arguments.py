@@ -8,7 +8,7 @@ from torch import nn
 
 from nbdebug.errors import BadInput
 
-__all__ = ["Of", "checked_tap", "predicate"]
+__all__ = ["Of", "checked_tap", "predicate", "whole_number"]
 
 Of = Literal["input", "output", "gradient"]
 
@@ -31,12 +31,15 @@ def checked_tap(model: Any, *, of: str, pick: Any, **counts: Any) -> None:
         )
     predicate("tap: pick", pick, optional=True)
     for name, count in counts.items():
-        least = 0 if name == "keep" else 1
-        if not isinstance(count, int) or isinstance(count, bool) or count < least:
-            raise BadInput(
-                f"{name}={count!r}", where="tap", expected=f"a whole number from {least} on", do=f"write {name}=1"
-            )
-    _refuse_compiled(model)
+        whole_number("tap", name, count, least=0 if name == "keep" else 1)
+
+
+def whole_number(where: str, name: str, count: Any, *, least: int = 1) -> None:
+    """Refuse a count that counts nothing."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise BadInput(
+            f"{name}={count!r}", where=where, expected=f"a whole number from {least} on", do=f"write {name}=1"
+        )
 
 
 def predicate(where: str, function: Any, *, optional: bool = False) -> None:
@@ -47,16 +50,4 @@ def predicate(where: str, function: Any, *, optional: bool = False) -> None:
             where=where,
             expected="a function of the value",
             do="write for example lambda value: value.abs().max() > 10",
-        )
-
-
-def _refuse_compiled(model: nn.Module) -> None:
-    """Compiled code calls no hooks of the modules inside, and says nothing about it."""
-    wrapped = isinstance(getattr(model, "_orig_mod", None), nn.Module)
-    if wrapped or getattr(model, "_compiled_call_impl", None) is not None:
-        raise BadInput(
-            "it is compiled, and compiled code passes by the hooks of the modules inside",
-            where="tap: model",
-            expected="a model that Python runs",
-            do="tap model._orig_mod and call that instead" if wrapped else "tap it before model.compile()",
         )

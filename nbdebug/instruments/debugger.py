@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bdb
 import inspect
-import pdb
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -16,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+from nbdebug.instruments.prompting import can_ask, cannot_ask, debugger_that_lets_go
 from nbdebug.twin.sources import users_frame
 
 __all__ = ["ForwardTrace", "stop_in_callers_frame"]
@@ -26,8 +26,8 @@ Trace = Callable[[FrameType, str, Any], Any]
 class ForwardTrace:
     """Follows one call of one module's forward; only its beginning and its end are looked at.
 
-    `on_call` and `on_return` are given nothing and the value returned; what they say, if they say anything, is shown
-    above the debugger that opens then.
+    `on_call` says what was seen before the call, and `on_return` is asked about the value returned; where they say
+    anything, it is shown above the debugger that opens then.
     """
 
     def __init__(self, module: nn.Module, *, on_call: str = "", on_return: Callable[[Any], str] | None = None) -> None:
@@ -42,10 +42,17 @@ class ForwardTrace:
         sys.settrace(self._global)
 
     def stop(self) -> None:
-        """Trace no more, and let go on whoever traced before."""
+        """Trace no more, and let go on whoever traced before; a debugger that took over since then is left alone."""
         if self.active:
             self.active = False
-            sys.settrace(self._previous)
+            if sys.gettrace() == self._global:
+                sys.settrace(self.before)
+
+    @property
+    def before(self) -> Any:
+        """Whoever traced before, and still wants to."""
+        earlier = getattr(self._previous, "__self__", None)
+        return earlier.before if isinstance(earlier, ForwardTrace) and not earlier.active else self._previous
 
     def _global(self, frame: FrameType, event: str, value: Any) -> Trace | None:
         if event != "call" or frame.f_code is not self.code or not self._is_ours(frame):
@@ -54,16 +61,18 @@ class ForwardTrace:
             frame.f_trace_lines = False
             return self._local
         self.stop()
-        return _about_to_stop(frame, self.on_call).trace_dispatch  # type: ignore[no-any-return]
+        debugger = _about_to_stop(frame, self.on_call)
+        return None if debugger is None else debugger.trace_dispatch
 
     def _local(self, frame: FrameType, event: str, value: Any) -> Trace | None:
         if event != "return":
             return self._local
         self.stop()
-        banner = self.on_return(value) if self.on_return is not None else ""
-        if banner:
-            frame.f_trace_lines = True
-            _about_to_stop(frame, banner).dispatch_return(frame, value)
+        seen = self.on_return(value) if self.on_return is not None else ""
+        if seen:
+            debugger = _about_to_stop(frame, seen)
+            if debugger is not None:
+                debugger.dispatch_return(frame, value)
         return None
 
     def _is_ours(self, frame: FrameType) -> bool:
@@ -72,30 +81,42 @@ class ForwardTrace:
         return first is self.module or not isinstance(first, nn.Module)
 
 
-def stop_in_callers_frame(banner: str) -> None:
+def stop_in_callers_frame(seen: str) -> None:
     """Open the debugger at the user's line that is running, such as the one that called backward."""
     frame = users_frame()
-    if frame is None:
+    if frame is None or not _is_open(seen):
         return
-    debugger = _debugger(banner)
+    debugger = debugger_that_lets_go(frame, seen, _tracer_to_restore())
     debugger.reset()
     debugger.interaction(frame, None)
+    debugger.give_back()  # whatever was typed: the hook that called this is no place to step from
     if debugger.quitting:
         raise bdb.BdbQuit
 
 
-def _about_to_stop(frame: FrameType, banner: str) -> Any:
-    debugger = _debugger(banner)
+def _about_to_stop(frame: FrameType, seen: str) -> Any:
+    """Give a debugger that stops at the next event of a frame, or None where nobody can be asked."""
+    if not _is_open(seen):
+        return None
+    debugger = debugger_that_lets_go(frame, seen, _tracer_to_restore())
     debugger.set_trace(frame)
     return debugger
 
 
-def _debugger(banner: str) -> Any:
-    """Give the debugger of the notebook or terminal that runs this, or the plain one."""
-    sys.stdout.write(f"{banner}\n")
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return pdb.Pdb(nosigint=True) if shell is None else shell.debugger_cls()
+def _is_open(seen: str) -> bool:
+    """Say why the run stops here, or why it cannot."""
+    if can_ask():
+        sys.stdout.write(f"nbdebug stops at the {seen}. c goes on, q ends the run with BdbQuit.\n")
+        return True
+    sys.stdout.write(cannot_ask(seen))
+    return False
+
+
+def _tracer_to_restore() -> Callable[[], Any]:
+    """Remember who traces now; by the time they are asked for, a trace of ours may be over."""
+    now = sys.gettrace()
+    owner = getattr(now, "__self__", None)
+    return lambda: owner.before if isinstance(owner, ForwardTrace) and not owner.active else now
 
 
 def _forward_code(module: nn.Module) -> CodeType | None:

@@ -9,27 +9,40 @@ from typing import Any
 import torch
 
 from nbdebug.errors import BadInput, NbdebugError
+from nbdebug.instruments.comparing import above, below, comparable, stored
 from nbdebug.instruments.reading import Reading, first_values, summary
+from nbdebug.instruments.steps import Letters
+from nbdebug.instruments.words import (
+    WORDS,
+    checked_bounds,
+    checked_direction,
+    checked_dtype,
+    checked_shape,
+    checked_words,
+)
 
-__all__ = ["Expectation", "ExpectationFailed", "Letters", "expectations"]
+__all__ = ["Expectation", "ExpectationFailed", "expectations"]
 
 Size = Any  # a number, a letter, None for any size, or ... for any dimensions
-Letters = dict[str, tuple[int, str]]  # a letter of a shape: its size in this step, and where it was seen first
 
 
 class ExpectationFailed(NbdebugError, AssertionError):
-    """A tapped value is not what it was expected to be; the message has the module, the step and the values."""
+    """A tapped value is not what it was expected to be; the message has the module, the step, the values and the line.
 
-    def __init__(self, reading: Reading, expected: str, found: str) -> None:
-        self.reading, self.expected, self.found = reading, expected, found
+    The line is the user's own that was running when the value was seen: a notebook shows the message alone.
+    """
+
+    def __init__(self, reading: Reading, expected: str, found: str, line: str = "") -> None:
+        self.reading, self.expected, self.found, self.line = reading, expected, found, line
         super().__init__(
             f"{reading.place}: expected {expected}, but {found}.\n  It is {summary(reading.facts)}.\n"
-            f"  The tap only looked: it changed nothing."
+            + (f"  It was seen at {line}\n" if line else "")
+            + "  The tap only looked: it changed nothing."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild from the three parts."""
-        return ExpectationFailed, (self.reading, self.expected, self.found)
+        """Rebuild from the four parts."""
+        return ExpectationFailed, (self.reading, self.expected, self.found, self.line)
 
 
 @dataclass(frozen=True)
@@ -50,37 +63,49 @@ def expectations(
     dtype: torch.dtype | str | None = None,
     monotone: str | None = None,
     holds: Callable[[torch.Tensor], Any] | None = None,
+    **unknown: Any,
 ) -> list[Expectation]:
     """Turn the words of `Tap.expect` into expectations; the cheap ones come first."""
+    checked_words(unknown, finite=finite, positive=positive)
+    low, high = checked_bounds(low, high)
     made = []
     if shape is not None:
-        made.append(_shape(shape))
+        made.append(_shape(checked_shape(shape)))
     if dtype is not None:
-        made.append(_dtype(dtype))
+        made.append(_dtype(checked_dtype(dtype)))
     if finite:
-        made.append(_elements("finite values", lambda x: ~torch.isfinite(x)))
+        made.append(_elements("finite values", lambda x: ~torch.isfinite(x), stored))
     if positive:
         made.append(_elements("positive values", lambda x: ~(x > 0)))
     if low is not None:
-        made.append(_elements(f"values of at least {low:g}", lambda x: ~(x >= low)))
+        made.append(_elements(f"values of at least {_bound(low)}", lambda x: below(x, low)))
     if high is not None:
-        made.append(_elements(f"values of at most {high:g}", lambda x: ~(x <= high)))
+        made.append(_elements(f"values of at most {_bound(high)}", lambda x: above(x, high)))
     if monotone is not None:
-        made.append(_monotone(monotone))
+        made.append(_monotone(checked_direction(monotone)))
     if holds is not None:
         made.append(_custom(holds))
     if not made:
         raise BadInput(
             "nothing is expected",
             where="tap.expect",
-            expected="one or more of finite, positive, low, high, shape, dtype, monotone, holds",
+            expected=f"one or more of {', '.join(WORDS)}",
             do='write for example tap.expect(finite=True, shape=("B", 256))',
         )
     return made
 
 
-def _elements(says: str, wrong: Callable[[torch.Tensor], torch.Tensor]) -> Expectation:
+def _bound(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
+
+
+def _elements(
+    says: str,
+    wrong: Callable[[torch.Tensor], torch.Tensor],
+    read: Callable[[torch.Tensor], torch.Tensor] = comparable,
+) -> Expectation:
     def fault(value: torch.Tensor, letters: Letters, name: str) -> str:
+        value = read(value)
         bad = wrong(value)
         if not bool(bad.any()):
             return ""
@@ -90,13 +115,6 @@ def _elements(says: str, wrong: Callable[[torch.Tensor], torch.Tensor]) -> Expec
 
 
 def _shape(sizes: Sequence[Size]) -> Expectation:
-    if isinstance(sizes, str) or not all(s is None or s is ... or isinstance(s, (int, str)) for s in sizes):
-        raise BadInput(
-            f"{sizes!r} is no shape",
-            where="tap.expect",
-            expected="numbers, letters that stand for one size each, None for any size, ... for any dimensions",
-            do='write for example shape=("B", "T", 256) or shape=(..., 256)',
-        )
     says = "the shape (" + ", ".join("…" if s is ... else "any" if s is None else str(s) for s in sizes) + ")"
 
     def fault(value: torch.Tensor, letters: Letters, name: str) -> str:
@@ -118,7 +136,7 @@ def _shape(sizes: Sequence[Size]) -> Expectation:
     return Expectation(says, fault)
 
 
-def _dtype(dtype: torch.dtype | str) -> Expectation:
+def _dtype(dtype: torch.dtype) -> Expectation:
     wanted = str(dtype).removeprefix("torch.")
 
     def fault(value: torch.Tensor, letters: Letters, name: str) -> str:
@@ -129,20 +147,13 @@ def _dtype(dtype: torch.dtype | str) -> Expectation:
 
 
 def _monotone(direction: str) -> Expectation:
-    if direction not in ("rising", "falling"):
-        raise BadInput(
-            f"monotone={direction!r}",
-            where="tap.expect",
-            expected="'rising' or 'falling', along the last dimension",
-            do="write monotone='rising' for values that never fall",
-        )
-    sign = 1 if direction == "rising" else -1
-
     def fault(value: torch.Tensor, letters: Letters, name: str) -> str:
         if value.dim() == 0 or value.shape[-1] < 2:
             return ""
+        value = comparable(value)
+        earlier, later = value[..., :-1], value[..., 1:]  # not by their difference, which wraps around or is inf - inf
         bad = torch.zeros_like(value, dtype=torch.bool)
-        bad[..., 1:] = ~(sign * (value[..., 1:] - value[..., :-1]) >= 0)
+        bad[..., 1:] = ~(later >= earlier if direction == "rising" else later <= earlier)
         return f"{int(bad.sum())} steps are not ({first_values(value, bad)})" if bool(bad.any()) else ""
 
     return Expectation(f"values {direction} along the last dimension", fault)

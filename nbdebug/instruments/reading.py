@@ -75,8 +75,12 @@ def first_values(value: torch.Tensor, bad: torch.Tensor | None = None, most: int
     if value.is_meta or value.layout is not torch.strided:
         return ""
     if bad is None:
-        shown = [f"{number:.4g}" for number in value.flatten()[:most].tolist()]
+        shown = [_written(number) for number in value.flatten()[:most].tolist()]
         return ", ".join(shown) + (", …" if value.numel() > most else "")
     places = bad.nonzero()[:most].tolist()
-    listed = ", ".join(f"{place}: {value[tuple(place)].item():.4g}" for place in places)
+    listed = ", ".join(f"{place}: {_written(value[tuple(place)].item())}" for place in places)
     return listed + (", …" if int(bad.sum()) > most else "")
+
+
+def _written(number: Any) -> str:
+    return str(number) if isinstance(number, int) else f"{number:.4g}"

@@ -12,6 +12,7 @@ from torch import nn
 
 from nbdebug.instruments.debugger import ForwardTrace, stop_in_callers_frame
 from nbdebug.instruments.reading import Reading
+from nbdebug.instruments.steps import Moment, Steps, is_no_real_pass, is_recomputing
 from nbdebug.twin.inert import LiveHook
 
 __all__ = ["Stopper"]
@@ -26,9 +27,10 @@ class _Breakpoint:
 class Stopper:
     """The breakpoints of one tap."""
 
-    def __init__(self, of: str, pick: Callable[[Any], Any], read: Callable[..., Reading]) -> None:
-        self.of, self._pick, self._read = of, pick, read
+    def __init__(self, of: str, pick: Callable[[Any], Any], read: Callable[..., Reading], steps: Steps) -> None:
+        self.of, self._pick, self._read, self._steps = of, pick, read, steps
         self._breakpoints: list[_Breakpoint] = []
+        self._broken: set[str] = set()  # modules where the condition itself failed
         self._traces: list[ForwardTrace] = []
 
     def add(self, condition: Callable[[torch.Tensor], Any], times: int | None) -> None:
@@ -43,12 +45,12 @@ class Stopper:
         after = LiveHook(lambda m, args, output: self._after(name, m, output))
         return [
             module.register_forward_pre_hook(before, with_kwargs=True),
-            module.register_forward_hook(after),
+            module.register_forward_hook(after, always_call=True),  # also where a hook or the forward raises
         ]
 
-    def at_gradient(self, name: str, module: nn.Module, gradient: torch.Tensor, step: int, call: int) -> None:
+    def at_gradient(self, name: str, module: nn.Module, gradient: torch.Tensor, moment: Moment) -> None:
         """Stop at the line that called backward, if a condition holds for this gradient."""
-        banner = self._banner(name, module, gradient, step, call)
+        banner = self._banner(name, module, lambda: gradient, lambda: moment)
         if banner:
             stop_in_callers_frame(banner)
 
@@ -59,13 +61,13 @@ class Stopper:
         self._traces = []
 
     def _before(self, name: str, module: nn.Module, given: Any) -> None:
-        self._traces = [trace for trace in self._traces if trace.active]
-        if torch._C._current_graph_task_id() != -1:  # a checkpoint computes again what was seen
+        if is_no_real_pass() or is_recomputing():
             return
+        self._traces = [trace for trace in self._traces if trace.active]
         if self.of == "output":
-            trace = ForwardTrace(module, on_return=lambda value: self._banner(name, module, value))
+            trace = ForwardTrace(module, on_return=lambda value: self._output_banner(name, module, value, last=False))
         else:
-            banner = self._banner(name, module, given)
+            banner = self._banner(name, module, lambda: self._pick(given), lambda: self._steps.last(name))
             if not banner:
                 return
             trace = ForwardTrace(module, on_call=banner)
@@ -74,18 +76,29 @@ class Stopper:
 
     def _after(self, name: str, module: nn.Module, output: Any) -> None:
         """End a trace that never met its forward, as when that is not written in Python, and stop where we can."""
+        if is_no_real_pass():
+            return
         trace = next((t for t in reversed(self._traces) if t.module is module and t.active), None)
         if trace is None:
             return
         trace.stop()
-        banner = trace.on_call or self._banner(name, module, output)
-        if banner:
+        banner = trace.on_call or self._output_banner(name, module, output, last=True)
+        if banner and output is not None:
             stop_in_callers_frame(banner)
 
-    def _banner(self, name: str, module: nn.Module, nest: Any, step: int | None = None, call: int | None = None) -> str:
+    def _output_banner(self, name: str, module: nn.Module, output: Any, *, last: bool) -> str:
+        """Ask about an output: before the hooks of the module have counted the call, or after; None is no value."""
+        if output is None:  # this is also what a forward that raises returns
+            return ""
+        when = self._steps.last if last else self._steps.ahead
+        return self._banner(name, module, lambda: self._pick(output), lambda: when(name))
+
+    def _banner(self, name: str, module: nn.Module, picked: Callable[[], Any], moment: Callable[[], Moment]) -> str:
         """Say why to stop, or nothing."""
+        if name in self._broken:
+            return ""
         try:
-            value = self._pick(nest)
+            value = picked()
             if not isinstance(value, torch.Tensor):
                 return ""
             value = value.detach()
@@ -94,12 +107,11 @@ class Stopper:
                 if hit is None:
                     return ""
                 hit.left -= 1
-                return f"nbdebug stops at the {self._read(name, module, value, step, call)}. c goes on, q ends."
+                return str(self._read(name, module, value, moment()))
         except Exception as error:
-            self._breakpoints = []
+            self._broken.add(name)
             warnings.warn(
-                f"the tap on {name} stops nowhere any more, because its condition failed: "
-                f"{type(error).__name__}: {error}",
+                f"the tap on {name} stops there no more, because its condition failed: {type(error).__name__}: {error}",
                 stacklevel=2,
             )
             return ""

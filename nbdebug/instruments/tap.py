@@ -11,12 +11,15 @@ import torch
 from torch import nn
 
 from nbdebug.errors import plainly
-from nbdebug.instruments.arguments import Of, checked_tap, predicate
-from nbdebug.instruments.expectations import Expectation, ExpectationFailed, Letters, expectations
+from nbdebug.instruments.arguments import Of, checked_tap, predicate, whole_number
+from nbdebug.instruments.expectations import Expectation, ExpectationFailed, expectations
+from nbdebug.instruments.gradients import GradientHooks
 from nbdebug.instruments.names import chosen
 from nbdebug.instruments.reading import Reading
+from nbdebug.instruments.steps import Moment, Steps, is_no_real_pass, is_recomputing
 from nbdebug.instruments.stopping import Stopper
 from nbdebug.twin.inert import LiveHook
+from nbdebug.twin.sources import line_now
 from nbdebug.twin.stats import facts_of
 from nbdebug.twin.taps import first_tensor
 
@@ -32,7 +35,7 @@ Pick = Callable[[Any], Any]
 @plainly
 def tap(
     model: nn.Module,
-    which: Any = "model",
+    which: Any = None,
     *,
     of: Of = "output",
     pick: Pick | None = None,
@@ -42,7 +45,8 @@ def tap(
 ) -> Tap:
     """Look at what flows through modules of a model, from now until `remove()` or the end of the `with` block.
 
-    `which` is a module's name, a pattern (`encoder.*`, `**.norm`), a class, or several of these. `of` is `"output"`,
+    `which` is a module's name, a pattern (`encoder.*`, `**.norm`), a class, or several of these; without it the whole
+    model is meant. `of` is `"output"`,
     `"input"` or `"gradient"` (that of the loss with respect to the output). Where that is a nest of tensors, the first
     one is taken, or what `pick` picks. The last `keep` values of each module are kept as copies, and the statistics
     of the last `history` calls; a step is one call of the model, and only every `every`-th is recorded.
@@ -57,25 +61,28 @@ class Tap:
     def __init__(
         self, model: nn.Module, modules: dict[str, nn.Module], of: Of, pick: Pick, keep: int, history: int, every: int
     ) -> None:
-        self.modules, self.of, self.step = modules, of, -1
+        self.modules, self.of = modules, of
         self.readings: deque[Reading] = deque(maxlen=history)
         self._values: dict[str, deque[torch.Tensor]] = {name: deque(maxlen=keep) for name in modules}
         self._pick, self._keep, self._every = pick, keep, every
         self._prints: list[tuple[int, Condition | None, Callable[[str], Any]]] = []
         self._expected: list[Expectation] = []
         self._stopper: Stopper | None = None
-        self._calls: dict[str, int] = {}
-        self._letters: Letters = {}
-        self._broken = False
-        self._graph_handles: list[Any] = []
-        self._handles = [model.register_forward_pre_hook(LiveHook(self._begin_step))]
+        self._steps = Steps()
+        self._broken: set[str] = set()  # modules where the tap itself failed
+        self._graph_handles = GradientHooks()
+        self._handles = [
+            model.register_forward_pre_hook(LiveHook(self._steps.begin)),
+            model.register_forward_hook(LiveHook(self._steps.end), always_call=True),
+        ]
         for name, module in modules.items():
             self._handles += self._hooked(name, module)
 
     def print(self, *, every: int = 1, when: Condition | None = None, show: Callable[[str], Any] = print) -> Tap:
         """Print a line of statistics at every `every`-th step, or only when a condition on the value holds."""
         predicate("tap.print", when, optional=True)
-        self._prints.append((max(1, every), when, show))
+        whole_number("tap.print", "every", every)
+        self._prints.append((every, when, show))
         return self
 
     def expect(
@@ -89,6 +96,7 @@ class Tap:
         dtype: torch.dtype | str | None = None,
         monotone: str | None = None,
         holds: Condition | None = None,
+        **unknown: Any,
     ) -> Tap:
         """Raise `ExpectationFailed`, with the module, the step and the values, as soon as a value is not as expected.
 
@@ -106,6 +114,7 @@ class Tap:
             dtype=dtype,
             monotone=monotone,
             holds=holds,
+            **unknown,
         )
         return self
 
@@ -116,12 +125,19 @@ class Tap:
         line that called backward. `times` is how often at most.
         """
         predicate("tap.break_when", condition)
+        if times is not None:
+            whole_number("tap.break_when", "times", times)
         if self._stopper is None:
-            self._stopper = Stopper(self.of, self._pick, self._reading)
+            self._stopper = Stopper(self.of, self._pick, self._reading, self._steps)
             for name, module in self.modules.items():
                 self._handles += self._stopper.hooked(name, module)
         self._stopper.add(condition, times)
         return self
+
+    @property
+    def step(self) -> int:
+        """The newest step, from 0 on; -1 before the model is called."""
+        return self._steps.newest
 
     @property
     def values(self) -> dict[str, list[torch.Tensor]]:
@@ -143,9 +159,10 @@ class Tap:
 
     def remove(self) -> None:
         """Take everything off the model again; what was recorded stays readable."""
-        for handle in (*self._handles, *self._graph_handles):
+        for handle in self._handles:
             handle.remove()
-        self._handles, self._graph_handles = [], []
+        self._handles = []
+        self._graph_handles.remove()
         if self._stopper is not None:
             self._stopper.stop()
 
@@ -175,76 +192,65 @@ class Tap:
         after = self._await_gradient if self.of == "gradient" else self._see
         return [module.register_forward_hook(LiveHook(lambda m, args, output: after(name, m, output)))]
 
-    def _begin_step(self, *_: Any) -> None:
-        self.step += 1
-        self._calls.clear()
-        self._letters.clear()
-        self._graph_handles = [h for h in self._graph_handles if h.hooks_dict_ref() is not None]
-
     def _see(self, name: str, module: nn.Module, nest: Any) -> None:
-        """Look at one value; a fault of the tap itself ends the looking and never the training."""
-        if self._broken or torch._C._current_graph_task_id() != -1:  # a checkpoint computes again what was seen
-            return
-        self._look(name, module, nest, *self._count(name))
+        if not is_no_real_pass() and not is_recomputing():
+            self._guarded(name, lambda: self._look(name, module, self._pick(nest), self._steps.count(name)))
 
-    def _look(self, name: str, module: nn.Module, nest: Any, step: int, call: int) -> None:
+    def _await_gradient(self, name: str, module: nn.Module, output: Any) -> None:
+        """Wait for the gradient of what is picked; only calls that can have one are counted."""
+        if is_no_real_pass() or not torch.is_grad_enabled():
+            return
+
+        def wait() -> None:
+            value = self._pick(output)
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                moment = self._steps.count(name)
+                self._graph_handles.wait(name, value, lambda grad: self._at_gradient(name, module, grad, moment))
+
+        self._guarded(name, wait)
+
+    def _at_gradient(self, name: str, module: nn.Module, gradient: torch.Tensor, moment: Moment) -> None:
+        if is_no_real_pass():
+            return
+        if self._stopper is not None:
+            self._stopper.at_gradient(name, module, gradient, moment)
+        self._guarded(name, lambda: self._look(name, module, gradient, moment))
+
+    def _guarded(self, name: str, act: Callable[[], None]) -> None:
+        """Do something of the tap's own; a fault in it ends the looking at this module and never the training."""
+        if name in self._broken:
+            return
         try:
-            with torch.no_grad():
-                self._use(name, module, nest, step, call)
+            act()
         except ExpectationFailed as failed:
             raise failed.with_traceback(None) from failed.__cause__
         except Exception as error:
-            self._give_up(name, error)
+            self._broken.add(name)
+            warnings.warn(
+                f"the tap on {name} stopped looking, because it failed: {type(error).__name__}: {error}; "
+                "your model goes on untouched",
+                stacklevel=2,
+            )
 
-    def _use(self, name: str, module: nn.Module, nest: Any, step: int, call: int) -> None:
-        value = self._pick(nest)
-        if not isinstance(value, torch.Tensor):
-            return
-        value = value.detach()
-        if step % self._every == 0:
-            self.readings.append(self._reading(name, module, value, step, call))
+    def _look(self, name: str, module: nn.Module, value: Any, moment: Moment) -> None:
+        if isinstance(value, torch.Tensor):
+            with torch.no_grad():
+                self._use(name, module, value.detach(), moment)
+
+    def _use(self, name: str, module: nn.Module, value: torch.Tensor, moment: Moment) -> None:
+        if moment.step % self._every == 0:
+            self.readings.append(self._reading(name, module, value, moment))
             if self._keep:
                 self._values[name].append(value.clone())
         for every, when, show in self._prints:
-            if step % every == 0 and (when is None or bool(when(value))):
-                show(str(self._reading(name, module, value, step, call)))
+            if moment.step % every == 0 and (when is None or bool(when(value))):
+                show(str(self._reading(name, module, value, moment)))
         for expectation in self._expected:
-            found = expectation.fault(value, self._letters, name)
+            found = expectation.fault(value, moment.letters, name)
             if found:
-                raise ExpectationFailed(self._reading(name, module, value, step, call), expectation.says, found)
+                reading = self._reading(name, module, value, moment)
+                raise ExpectationFailed(reading, expectation.says, found, line_now())
 
-    def _await_gradient(self, name: str, module: nn.Module, output: Any) -> None:
-        """Hang a hook on the output itself: it goes with the graph, and in-place operations do not disturb it."""
-        step, call = self._count(name)
-        value = self._pick(output)
-        if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
-            self._graph_handles.append(
-                value.register_hook(LiveHook(lambda gradient: self._at_gradient(name, module, gradient, step, call)))
-            )
-
-    def _at_gradient(self, name: str, module: nn.Module, gradient: torch.Tensor, step: int, call: int) -> None:
-        if self._stopper is not None:
-            self._stopper.at_gradient(name, module, gradient, step, call)
-        if not self._broken:
-            self._look(name, module, gradient, step, call)
-
-    def _count(self, name: str) -> tuple[int, int]:
-        """Give the step and the call within it; without calls of the whole model each call is a step."""
-        seen = self._calls.get(name, 0)
-        self._calls[name] = seen + 1
-        return (self.step, seen) if self.step >= 0 else (seen, 0)
-
-    def _reading(
-        self, name: str, module: nn.Module, value: torch.Tensor, step: int | None = None, call: int | None = None
-    ) -> Reading:
-        now = (max(self.step, 0), max(self._calls.get(name, 0) - (self.of == "input"), 0))  # inputs are counted first
-        step, call = now[0] if step is None else step, now[1] if call is None else call
-        return Reading(name, type(module).__name__, self.of, step, call, module.training, facts_of(value))
-
-    def _give_up(self, name: str, error: Exception) -> None:
-        self._broken = True
-        warnings.warn(
-            f"the tap on {name} stopped looking, because it failed: {type(error).__name__}: {error}; "
-            "your model goes on untouched",
-            stacklevel=2,
-        )
+    def _reading(self, name: str, module: nn.Module, value: torch.Tensor, moment: Moment) -> Reading:
+        kind = type(module).__name__
+        return Reading(name, kind, self.of, moment.step, moment.call, module.training, facts_of(value))

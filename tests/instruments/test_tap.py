@@ -87,14 +87,6 @@ def test_what_makes_no_sense_is_refused(net: Net, wrong: dict[str, Any]) -> None
         nbdebug.tap([net], "head")  # type: ignore[arg-type]
 
 
-def test_compiled_models_are_refused_rather_than_passed_by(net: Net) -> None:
-    with pytest.raises(nbdebug.BadInput, match="compiled"):
-        nbdebug.tap(torch.compile(net, backend="eager"), "head")
-    scripted = torch.jit.trace(net, X)
-    with pytest.raises(nbdebug.BadInput, match="calls no hooks"):
-        nbdebug.tap(scripted, "head")
-
-
 def test_values_are_those_of_the_model(net: Net) -> None:
     with (
         nbdebug.tap(net, ["encoder.0.0", "encoder.0.1"], keep=3) as outputs,
