@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -18,8 +22,10 @@ USAGE = """\
 %nbdebug explain ID                                   say what a check is about
 %nbdebug explain-error                                say what the last error means and what would fit
 %nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
-%%watch MODEL [OPTIMIZER]                             record the training in the cell; it is left in `live`
+%%watch MODEL [OPTIMIZER] [--every N] [--budget X]    record the training in the cell; it is left in `live`
 """
+NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+OPTIONS: dict[str, Callable[[str], Any]] = {"--every": int, "--budget": float}
 
 
 @magics_class
@@ -39,17 +45,43 @@ class NbdebugMagics(Magics):
 
     @cell_magic
     def watch(self, line: str, cell: str) -> Any:
-        """Run the cell with `%%watch MODEL [OPTIMIZER]`: its training is recorded, and left in the variable `live`."""
-        import nbdebug
+        """Run the cell with `%%watch MODEL [OPTIMIZER]`: its training is recorded, and left in the variable `live`.
 
-        if self.shell is None or not 1 <= len(line.split()) <= 2:
+        In a notebook the live view stands above what the cell prints and follows it. `--every N` measures the layers
+        at every Nth step, `--budget X` says which share of the time measuring may take.
+        """
+        __tracebackhide__ = True  # what goes wrong is in the cell
+        import nbdebug
+        from nbdebug.show.output import in_notebook
+
+        names, options = _watch_line(line)
+        if self.shell is None or not 1 <= len(names) <= 2:
             raise UsageError("%%watch takes one or two names: MODEL [OPTIMIZER], and the training in the cell below it")
-        live = nbdebug.watch(*self._known("%%watch", line.split()))
+        parts = self._compiled(cell)
+        live = nbdebug.watch(*self._known("%%watch", names), **options)
         self.shell.user_ns["live"] = self.newest = live
-        code = self.shell.transform_cell(cell)
-        with live:
-            exec(compile(code, self.shell.compile.cache(code), "exec"), self.shell.user_ns)
-        return live
+        if in_notebook():
+            nbdebug.show_live(live)._ipython_display_()
+        try:
+            with live:
+                for part in parts:
+                    exec(part, self.shell.user_ns)
+        except BaseException:
+            steps = f"{live.step} step{'' if live.step == 1 else 's'}"
+            sys.stdout.write(f"`live` holds what was recorded before the cell ended: {steps}.\n")
+            raise
+        return None if in_notebook() else live
+
+    def _compiled(self, cell: str) -> list[Any]:
+        """Compile a cell as the notebook would: under its number, and with its last expression to be displayed."""
+        assert self.shell is not None
+        code = "\n" + self.shell.transform_cell(cell)  # the line of the magic counts, too
+        number = self.shell.displayhook.prompt_count  # unlike the counter, the same in every version of IPython
+        name = self.shell.compile.cache(code, number, raw_code=cell)
+        tree = self.shell.transform_ast(self.shell.compile.ast_parse(code, filename=name))
+        shown = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        parts = [(tree, "exec"), *((ast.Interactive([node]), "single") for node in shown)]
+        return [self.shell.compile(part, name, mode) for part, mode in parts]
 
     def _wizard(self, names: list[str]) -> Any:
         import nbdebug
@@ -74,7 +106,7 @@ class NbdebugMagics(Magics):
 
         if names:
             raise UsageError("%nbdebug tree takes nothing; nbdebug.tree(report) draws another report")
-        return nbdebug.tree(getattr(self.newest, "report", self.newest))
+        return nbdebug.tree(self._newest_report())
 
     def _explain(self, names: list[str]) -> Any:
         import nbdebug
@@ -97,8 +129,12 @@ class NbdebugMagics(Magics):
             raise UsageError(
                 "%nbdebug report: there is nothing to report yet; run %nbdebug diagnose MODEL LOADER first"
             )
+        return self._newest_report().save(names[0])
+
+    def _newest_report(self) -> Any:
+        """Give the report of what was made last: its own, that of a wizard, or what the checks say of a watched run."""
         report = getattr(self.newest, "report", self.newest)
-        return (report() if callable(report) else report).save(names[0])
+        return report() if callable(report) else report
 
     def _values(
         self,
@@ -113,11 +149,42 @@ class NbdebugMagics(Magics):
         return self._known(f"%nbdebug {command}", names)
 
     def _known(self, magic: str, names: list[str]) -> list[Any]:
+        return [self._value(magic, name) for name in names]
+
+    def _value(self, magic: str, name: str) -> Any:
+        """Look up a name, or what a dotted name leads to; expressions are not evaluated."""
+        if not NAME.fullmatch(name):
+            does = "takes names, as in model or trainer.model"
+            raise UsageError(f"{magic} {does}; {name!r} is none: give it a name in a cell first")
+        first, *rest = name.split(".")
         known = self.shell.user_ns if self.shell is not None else {}
-        for name in names:
-            if name not in known:
-                raise UsageError(f"{magic}: there is no variable {name!r} in this notebook; run its cell first")
-        return [known[name] for name in names]
+        if first not in known:
+            raise UsageError(f"{magic}: there is no variable {first!r} in this notebook; run its cell first")
+        value = known[first]
+        for part in rest:
+            if not hasattr(value, part):
+                raise UsageError(f"{magic}: {name} leads nowhere: a {type(value).__name__} has no {part!r}")
+            value = getattr(value, part)
+        return value
+
+
+def _watch_line(line: str) -> tuple[list[str], dict[str, Any]]:
+    """Take the line of `%%watch` apart: names, with or without commas, and options with a number each."""
+    names: list[str] = []
+    options: dict[str, Any] = {}
+    words = iter(line.replace(",", " ").replace("=", " ").split())
+    for word in words:
+        if not word.startswith("-"):
+            names.append(word)
+            continue
+        given = next(words, "")
+        try:
+            options[word.removeprefix("--")] = OPTIONS[word](given)
+        except KeyError:
+            raise UsageError(f"%%watch knows no {word}; it takes --every N and --budget X") from None
+        except ValueError:
+            raise UsageError(f"%%watch {word} takes a number, and {given!r} is none") from None
+    return names, options
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -51,9 +53,18 @@ print(path.stat().st_size > 1000)
 
 def run(*cells: str, allow_errors: bool = False) -> list[str]:
     """Run cells in a real kernel and give each one's text."""
+    return [_said(cell) for cell in cells_of(*cells, allow_errors=allow_errors).cells]
+
+
+def cells_of(*cells: str, allow_errors: bool = False) -> nbformat.NotebookNode:
+    """Run cells in a real kernel and give the notebook."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=200, kernel_name="python3", allow_errors=allow_errors).execute()
-    return ["\n".join(_text(output) for output in cell.outputs) for cell in notebook.cells]
+    return notebook
+
+
+def _said(cell: nbformat.NotebookNode) -> str:
+    return "\n".join(_text(output) for output in cell.outputs)
 
 
 def _text(output: nbformat.NotebookNode) -> str:
@@ -153,7 +164,7 @@ def test_watch_follows_the_loop_of_its_cell() -> None:
         LOOP,
         "print(live.step, live.is_running, len(model._forward_hooks), round(live.recording().loss.last) > 0)",
     )
-    assert "Sequential, 12 steps" in said[1]
+    assert said[1].count("Sequential, 12 steps") == 1  # one view, which followed the loop
     assert "12 False 0 True" in said[2]
 
 
@@ -164,3 +175,54 @@ def test_watch_says_what_is_wrong_with_its_line_and_shows_the_error_of_its_cell(
     said = run(SETUP, "%%watch modle\n1", "%%watch\n1", broken, "print(len(model._forward_hooks))", allow_errors=True)
     assert "no variable 'modle'" in said[1] and "one or two names" in said[2]
     assert "mine" in said[3] and said[4].strip() == "0"
+
+
+AFTER_SETUP = """
+import types
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+trainer = types.SimpleNamespace(model=model, opt=optimizer)
+def fit(times=3):
+    for x, y in loader * times:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.kernel
+def test_watch_runs_its_cell_as_a_notebook_would() -> None:
+    """The view comes first, then what is printed and the value of the last line; annotations stay what they are."""
+    notebook = cells_of(
+        f"{SETUP}{AFTER_SETUP}",
+        "%%watch model, optimizer\nfit()\ndef f(x: int): ...\nprint(f.__annotations__)\n40 + 2",
+        "%%watch trainer.model trainer.opt --every 5 --budget 1\nfit()",
+        "print(live.step, len(live.recording().layers['0'].mean), live.recording().budget)",
+        "%nbdebug tree",
+    )
+    outputs = notebook.cells[1].outputs
+    kinds = [output.output_type for output in outputs]
+    assert kinds == ["display_data", "display_data", "stream", "execute_result"]
+    assert "widget-view" in str(outputs[0].data) and "12 steps" in outputs[1].data["text/plain"]
+    assert outputs[2].text == "{'x': <class 'int'>}\n" and outputs[3].data["text/plain"] == "42"
+    said = [_said(cell) for cell in notebook.cells]
+    assert said[3].split()[0] == "12" and int(said[3].split()[1]) < 12 and said[3].split()[2] == "1.0"
+    assert "Does one batch go through" in said[4]
+
+
+@pytest.mark.kernel
+def test_watch_says_what_is_left_after_an_error() -> None:
+    """The line and the cell of the error are the user's own, and one line says that the run is kept."""
+    notebook = cells_of(f"{SETUP}{AFTER_SETUP}", "%%watch model\nfit(1)\n1 / 0", allow_errors=True)
+    assert "`live` holds what was recorded before the cell ended: 4 steps." in _said(notebook.cells[1])
+    error = next(output for output in notebook.cells[1].outputs if output.output_type == "error")
+    trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+    assert "Cell In[2], line 3" in trace and "In[0]" not in trace and "exec(part" not in trace
+
+
+@pytest.mark.kernel
+def test_watch_tells_wrong_lines_apart() -> None:
+    """An expression, a dotted name that leads nowhere, an unknown option and an option without a number."""
+    lines = ("model[0]", "trainer.net", "model --often 3", "model --every often", "model a b")
+    words = ("'model[0]' is none", "has no 'net'", "knows no --often", "'often' is none", "one or two names")
+    said = run(f"{SETUP}{AFTER_SETUP}", *(f"%%watch {line}\n1" for line in lines), allow_errors=True)[1:]
+    assert all(word in text for word, text in zip(words, said, strict=True)), said

@@ -8,6 +8,7 @@ export interface Curve {
   values: (number | null)[];
   low: (number | null)[] | null;
   high: (number | null)[] | null;
+  last: number | null; // the newest value as it is, which may be NaN or infinite
 }
 
 export function toCurve(value: unknown): Curve {
@@ -17,12 +18,14 @@ export function toCurve(value: unknown): Curve {
       const found = num(each);
       return found !== null && Number.isFinite(found) ? found : null;
     });
+  const values = list(given.values);
   return {
     name: String(given.name ?? ""),
     steps: (Array.isArray(given.steps) ? given.steps : []).map(Number),
-    values: list(given.values),
+    values,
     low: Array.isArray(given.low) ? list(given.low) : null,
     high: Array.isArray(given.high) ? list(given.high) : null,
+    last: given.last === undefined ? (values[values.length - 1] ?? null) : num(given.last),
   };
 }
 
@@ -35,6 +38,17 @@ export function smoothed(values: readonly (number | null)[], weight: number): (n
     sum = weight * sum + (1 - weight);
     return mean / sum;
   });
+}
+
+/** The places where a curve has no finite value, at least some way apart, so that a long stretch is a row of marks. */
+export function gaps(curve: Curve, steps: Range, x: (step: number) => number, apart = 9): number[] {
+  const places: number[] = [];
+  curve.steps.forEach((step, i) => {
+    if ((curve.values[i] ?? null) !== null || step < steps.low || step > steps.high) return;
+    const last = places[places.length - 1];
+    if (last === undefined || x(step) - last >= apart) places.push(x(step));
+  });
+  return places;
 }
 
 export interface Range {

@@ -1,6 +1,6 @@
 // One plot of curves over steps in SVG. Its elements stay and only their places change, so that nothing flickers.
 
-import { type Curve, type Range, smoothed, spanOf, ticks } from "./curves";
+import { type Curve, gaps, type Range, smoothed, spanOf, ticks } from "./curves";
 import { s, short } from "./dom";
 import { through } from "./sparks";
 
@@ -32,6 +32,7 @@ export class Plot {
   private readonly bands = s("g");
   private readonly lines = s("g", { fill: "none" });
   private readonly marks = s("g");
+  private readonly crosses = s("g", { class: "nbd-gaps" });
 
   constructor(
     label: string,
@@ -44,6 +45,7 @@ export class Plot {
       this.bands,
       this.lines,
       this.marks,
+      this.crosses,
     );
   }
 
@@ -71,6 +73,7 @@ export class Plot {
     this.axes(drawing, span, x, y, bottom);
     this.paths(drawing, smooth, x, y);
     this.markers(drawing, x, bottom);
+    this.drawGaps(drawing, x, bottom);
   }
 
   private axes(
@@ -141,6 +144,24 @@ export class Plot {
       ];
     });
     this.marks.replaceChildren(...nodes);
+  }
+
+  /** Says at the foot of the plot where a curve has no finite value, because a gap alone looks like an end. */
+  private drawGaps(drawing: Drawing, x: (v: number) => number, bottom: number): void {
+    const every = drawing.curves.map((curve) => gaps(curve, drawing.steps, x));
+    const nodes: Element[] = every.map((places, i) => {
+      const foot = bottom - 6 - 9 * i;
+      const d = places.map((at) => `M${(at - 3).toFixed(1)} ${foot - 3}l6 6m0 -6l-6 6`).join("");
+      const title = s("title", {}, `${drawing.curves[i]?.name}: not finite (NaN or infinite)`);
+      return s("path", { d, fill: "none", stroke: INKS[i % INKS.length], "stroke-width": 1.4 }, title);
+    });
+    if (every.flat().length > 0) {
+      const first = Math.min(...every.flat());
+      const anchor = first > this.width - 90 ? "end" : "start";
+      const y = bottom - 8 - 9 * every.length;
+      nodes.push(s("text", { x: first.toFixed(1), y, "text-anchor": anchor }, "× not finite"));
+    }
+    this.crosses.replaceChildren(...nodes);
   }
 }
 

@@ -1,10 +1,24 @@
 import { describe, expect, it } from "vitest";
-import { smoothed, spanOf, ticks, toCurve, zoomed } from "../src/curves";
+import { gaps, smoothed, spanOf, ticks, toCurve, zoomed } from "../src/curves";
 
 describe("toCurve", () => {
   it("reads names of numbers as gaps, and rubbish as an empty curve", () => {
     expect(toCurve({ name: "loss", steps: [0, 1], values: [1, "NaN"] }).values).toEqual([1, null]);
-    expect(toCurve(null)).toEqual({ name: "", steps: [], values: [], low: null, high: null });
+    expect(toCurve(null)).toEqual({ name: "", steps: [], values: [], low: null, high: null, last: null });
+  });
+
+  it("keeps the newest value as it is, whatever the curve leaves out", () => {
+    expect(toCurve({ steps: [0, 1], values: [1, "NaN"], last: "NaN" }).last).toBeNaN();
+    expect(toCurve({ steps: [0, 1], values: [1, 2], last: "Infinity" }).last).toBe(Number.POSITIVE_INFINITY);
+    expect(toCurve({ steps: [0, 1], values: [1, 2] }).last).toBe(2);
+  });
+});
+
+describe("gaps", () => {
+  const curve = toCurve({ steps: [0, 1, 2, 3, 4], values: [1, "NaN", "NaN", "Infinity", 2] });
+  it("are marked within the steps that are shown, not closer than asked", () => {
+    expect(gaps(curve, { low: 0, high: 4 }, (step) => 5 * step, 9)).toEqual([5, 15]);
+    expect(gaps(curve, { low: 2, high: 2 }, (step) => 5 * step, 9)).toEqual([10]);
   });
 });
 

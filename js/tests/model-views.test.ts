@@ -82,7 +82,7 @@ describe("activations", () => {
     says: "2 layers",
     edges: [-1, -0.3, 0.3, 1],
     axis: "",
-    layers: [layer("a"), layer(HOSTILE, { dead: 0.9, mean: "NaN", bad: 3 })],
+    layers: [layer("a"), layer(HOSTILE, { dead: 0.9, mean: "NaN", bad: 0.03 })],
     frames: null,
   };
 
@@ -112,14 +112,30 @@ describe("activations", () => {
     expect(document.activeElement).toBe(buttons[1]);
   });
 
+  it("names the step where there is only one", () => {
+    open(activations, { ...data, frames: { steps: [7], shares: "", numbers: "" } });
+    expect(el.querySelector("output")?.textContent).toBe("step 7");
+    expect(el.querySelector("input[type=range]")).toBeNull();
+  });
+
   it("goes through the steps of a training", () => {
     const shares = btoa(String.fromCharCode(...[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]));
-    open(activations, { ...data, frames: { steps: [10, 20], shares } });
+    const floats = new Float32Array(
+      [...Array(20).keys()].map((place) => (place % 5 === 4 ? 1 : place + 0.5)),
+    );
+    const numbers = btoa(String.fromCharCode(...new Uint8Array(floats.buffer)));
+    open(activations, { ...data, frames: { steps: [10, 20], shares, numbers } });
     const slider = el.querySelector("input[type=range]") as HTMLInputElement;
     expect(el.querySelector("output")?.textContent).toBe("step 20");
     slider.value = "0";
     slider.dispatchEvent(new Event("input"));
     expect(el.querySelector("output")?.textContent).toBe("step 10");
+    // The numbers beside the strips are those of the same step.
+    const cells = (row: HTMLElement | undefined) =>
+      [...(row?.children ?? [])].map((cell) => cell.textContent);
+    expect(cells(rows()[0]).slice(2, 4)).toEqual(["0.5", "1.5"]);
+    expect(cells(rows()[1]).slice(2, 4)).toEqual(["5.5", "6.5"]);
+    expect(cells(rows()[0]).at(-1)).toBe("100 %");
   });
 
   it.each([null, 7, {}, { layers: "x" }])("draws nothing of %j", (value) => {
@@ -267,6 +283,43 @@ describe("curves", () => {
     expect(el.textContent).toContain("recording");
     expect(el.textContent).toContain("step 12: exploding at a");
     expect(el.querySelector("img")).toBeNull();
+  });
+
+  it("says the newest value as it is, and marks where values are not finite", () => {
+    open(curve, {
+      ...data,
+      curves: [{ name: "loss", steps: [0, 1, 2], values: [3, 2, "NaN"], last: "NaN" }],
+      findings: [{ check: "non-finite-loss", severity: "bug", says: "NaN.", where: "", step: 2 }],
+      rates: [],
+    });
+    expect(el.querySelector(".nbd-legend")?.textContent).toBe("loss NaN");
+    expect(el.querySelectorAll(".nbd-gaps path")).toHaveLength(1);
+    expect(el.querySelector(".nbd-gaps")?.textContent).toContain("× not finite");
+    // The newest step is the edge of the plot, and a mark there is seen as well.
+    expect(el.querySelectorAll(".nbd-plot g:nth-of-type(4) path")).toHaveLength(2);
+  });
+
+  it("claims no step for a finding that nobody saw appear", () => {
+    open(curve, { ...data, findings: [{ ...data.findings[0], step: null }] });
+    expect(el.querySelector(".nbd-said")?.textContent).toBe(`exploding at a. ${HOSTILE}`);
+    expect(el.querySelectorAll(".nbd-plot g:nth-of-type(4) path")).toHaveLength(0);
+  });
+
+  it("has words and no empty plot before the first step", () => {
+    const empty = {
+      steps: 0,
+      curves: [],
+      rates: [],
+      findings: [],
+      notes: ["nothing recorded yet"],
+      empty: true,
+    };
+    open(curve, { ...empty, title: "model", running: true });
+    expect(el.textContent).toContain("nothing recorded yet");
+    expect((el.querySelector(".nbd-plots") as HTMLElement).hidden).toBe(true);
+    expect((el.querySelector(".nbd-bar") as HTMLElement).hidden).toBe(true);
+    model.receive("data", data);
+    expect((el.querySelector(".nbd-plots") as HTMLElement).hidden).toBe(false);
   });
 
   it("grows in place: the same elements, other places", () => {

@@ -11,6 +11,7 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable, plainly
 from nbdebug.evidence import ActivationLook, Histogram, LayerLook, LayerSeries, Recording, TensorFacts
+from nbdebug.evidence.recording import OctaveHistory
 from nbdebug.exhibit import HistogramGrid
 from nbdebug.report.draw import as_png
 from nbdebug.show import page
@@ -19,8 +20,10 @@ from nbdebug.show.view import View
 
 __all__ = ["ActivationView", "show_activations"]
 
+LOOKED_AT = 1024  # values that a watch reads of a layer, of which it keeps the share that is not finite
 FRAMES = 20  # moments of a training that are kept for the slider
-COLUMNS = ("layer", "shape", "mean", "std", "zero", "dead", "saturated")
+COLUMNS = ("layer", "shape", "mean", "std", "zero", "dead", "saturated", "not finite")
+NUMBERS = ("mean", "std", "abs_max", "zeros", "not_finite")  # of a layer at each of these moments
 
 
 @plainly
@@ -71,6 +74,11 @@ class ActivationView(View):
         return "Linear near 0, logarithmic farther out." if self.look.is_log else ""
 
     @property
+    def _moment(self) -> str:
+        """Say which step is shown where there is no slider that does."""
+        return "" if self._frames is None else f"; shown is step {self._frames['steps'][-1]}"
+
+    @property
     def exhibit(self) -> HistogramGrid:
         """The picture as plain data."""
         look = self.look
@@ -84,7 +92,9 @@ class ActivationView(View):
     def html(self) -> str:
         """The static page."""
         table = page.table(COLUMNS, self._rows()[:80])
-        return page.page(f"Activations: {self._says}", page.drawn(self.exhibit, "values of every layer", 640), table)
+        return page.page(
+            f"Activations: {self._says}{self._moment}", page.drawn(self.exhibit, "values of every layer", 640), table
+        )
 
     @property
     def png(self) -> bytes:
@@ -97,7 +107,7 @@ class ActivationView(View):
 
     def __str__(self) -> str:
         """Give the statistics of every layer as text."""
-        return f"Activations: {self._says}\n{page.aligned(COLUMNS, self._rows())}"
+        return f"Activations: {self._says}{self._moment}\n{page.aligned(COLUMNS, self._rows())}"
 
     def _rows(self) -> list[tuple[Any, ...]]:
         def share(value: float | None) -> str:
@@ -112,9 +122,15 @@ class ActivationView(View):
                 share(layer.facts.zeros),
                 share(layer.dead),
                 share(layer.saturated),
+                share(_bad_share(layer.facts) or None),
             )
             for layer in self.look.layers
         ]
+
+
+def _bad_share(facts: TensorFacts) -> float:
+    """Give the share of values that are NaN or infinite."""
+    return (facts.nan + facts.inf) / max(facts.count, 1)
 
 
 def _layer(layer: LayerLook) -> dict[str, Any]:
@@ -128,7 +144,7 @@ def _layer(layer: LayerLook) -> dict[str, Any]:
         "low": page.number(facts.low, 3),
         "high": page.number(facts.high, 3),
         "zeros": page.number(facts.zeros, 3),
-        "bad": facts.nan + facts.inf,
+        "bad": page.number(_bad_share(facts), 3),
         "dead": page.number(layer.dead, 3),
         "saturated": page.number(layer.saturated, 3),
         "calls": layer.calls,
@@ -147,33 +163,63 @@ def histogram_data(histogram: Histogram | None) -> dict[str, Any] | None:
 
 
 def _from_recording(run: Recording) -> tuple[ActivationLook, str, dict[str, Any]]:
-    layers = [layer for layer in run.layers.values() if layer.histogram is not None and len(layer.histogram.steps)]
+    layers = [layer for layer in run.layers.values() if len(layer.not_finite)]
+    known = [layer.histogram for layer in layers if layer.histogram is not None]
     if not layers:
         raise NotApplicable("nothing was recorded of the layers' outputs; let the watch see at least one training step")
-    longest = max(layers, key=lambda layer: len(layer.histogram.steps) if layer.histogram is not None else 0)
-    assert longest.histogram is not None
-    whole = longest.histogram.steps
-    chosen = np.unique(np.linspace(0, len(whole) - 1, min(FRAMES, len(whole))).round().astype(int))
-    steps = whole[chosen]
-    shares = np.stack([_at(layer, steps) for layer in layers], 1)  # moments × layers × bins
+    steps = _moments(layers)
+    edges = known[0].edges if known else OctaveHistory(np.zeros(0, np.int64), np.zeros((0, 0))).edges
+    shares = np.stack([_at(layer, steps, len(edges) - 1) for layer in layers], 1)  # moments × layers × bins
     scaled = np.rint(255 * shares / np.maximum(shares.max(2, keepdims=True), 1e-12)).astype(np.uint8)
-    looks = tuple(_last(layer, scaled[-1, i]) for i, layer in enumerate(layers))
-    look = ActivationLook(looks, tuple(longest.histogram.edges.tolist()), True, 0, True)
-    frames = {"steps": [int(s) for s in steps], "shares": base64.b64encode(scaled.tobytes()).decode("ascii")}
+    numbers = np.stack([_numbers(layer, steps) for layer in layers], 1).astype("<f4")  # moments × layers × numbers
+    looks = tuple(_last(layer, scaled[-1, i], numbers[-1, i]) for i, layer in enumerate(layers))
+    look = ActivationLook(looks, tuple(edges.tolist()), True, 0, True)
+    frames = {"steps": [int(s) for s in steps], "shares": _packed(scaled), "numbers": _packed(numbers)}
     return look, f"{len(layers)} layers over {run.tally.steps} steps of {run.model}", frames
 
 
-def _at(layer: LayerSeries, steps: np.ndarray) -> np.ndarray:
-    """Give the layer's histogram at each of these steps, the newest one before it."""
-    assert layer.histogram is not None
-    rows = np.searchsorted(layer.histogram.steps, steps, side="right") - 1
-    shares: np.ndarray = layer.histogram.shares[np.clip(rows, 0, len(layer.histogram.steps) - 1)]
-    return shares
+def _moments(layers: list[LayerSeries]) -> np.ndarray:
+    """Choose the steps that are shown, among those at which the layers were measured; the first and the newest stay."""
+    rows = [layer.histogram.steps for layer in layers if layer.histogram is not None]
+    every = np.unique(np.concatenate([layer.not_finite.steps for layer in layers]))
+    told = np.unique(np.concatenate([every[:0], *rows]))
+    # Where values are finite there is a picture for each row of the histograms; what comes after has none.
+    whole = np.union1d(told, every[every > told[-1]]) if len(told) else every
+    chosen: np.ndarray = whole[np.unique(np.linspace(0, len(whole) - 1, min(FRAMES, len(whole))).round().astype(int))]
+    return chosen
 
 
-def _last(layer: LayerSeries, shares: np.ndarray) -> LayerLook:
-    top, mean = layer.abs_max.last, layer.mean.last
-    facts = TensorFacts((), "", mean=mean, std=layer.std.last, low=-top, high=top, zeros=layer.zeros.last)
-    bad = layer.not_finite.last
-    facts = replace(facts, nan=int(bad > 0), count=1)
+def _row_at(series_steps: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Give the newest row at or before each of these steps; the first row where there is none."""
+    rows: np.ndarray = np.clip(np.searchsorted(series_steps, steps, side="right") - 1, 0, len(series_steps) - 1)
+    return rows
+
+
+def _at(layer: LayerSeries, steps: np.ndarray, bins: int) -> np.ndarray:
+    """Give the layer's histogram at each of these steps; nothing where no value was finite."""
+    if layer.histogram is None or not len(layer.histogram.steps):
+        return np.zeros((len(steps), bins))
+    shares: np.ndarray = layer.histogram.shares[_row_at(layer.histogram.steps, steps)]
+    bad = layer.not_finite.values[_row_at(layer.not_finite.steps, steps)]
+    return np.where(bad[:, None] >= 1, 0.0, shares)
+
+
+def _numbers(layer: LayerSeries, steps: np.ndarray) -> np.ndarray:
+    """Give the layer's numbers at each of these steps; NaN where none is known, because no value was finite."""
+    found = []
+    for name in NUMBERS:
+        series = getattr(layer, name)
+        values = series.values[_row_at(series.steps, steps)] if len(series) else np.full(len(steps), np.nan)
+        found.append(np.where(np.isfinite(values), values, np.nan))
+    return np.stack(found, 1)
+
+
+def _packed(values: np.ndarray) -> str:
+    return base64.b64encode(values.tobytes()).decode("ascii")
+
+
+def _last(layer: LayerSeries, shares: np.ndarray, numbers: np.ndarray) -> LayerLook:
+    mean, std, top, zeros, bad = map(float, numbers)
+    facts = TensorFacts((), "", mean=mean, std=std, low=-top, high=top, zeros=zeros)
+    facts = replace(facts, nan=round(bad * LOOKED_AT), count=LOOKED_AT)
     return LayerLook(layer.path, layer.module, facts, tuple(int(s) for s in shares), None)

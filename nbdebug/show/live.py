@@ -15,6 +15,7 @@ from nbdebug.report.draw import as_png
 from nbdebug.show import page
 from nbdebug.show.asking import recorded
 from nbdebug.show.view import View
+from nbdebug.watch.showing import LAYER_COLUMNS, NOTHING, is_empty, layer_rows, newest, rate_names
 
 __all__ = ["LiveView", "show_live"]
 
@@ -48,6 +49,7 @@ class LiveView(View):
         self._live = live
         self._found: dict[str, dict[str, Any]] = {}
         self._judged, self._cost, self._seen = 0.0, 0.0, -1
+        self._is_bad = False  # whether a loss that is not finite was heard of
         subscribe = getattr(live, "subscribe", None)
         self._unsubscribe = subscribe(self._grown) if callable(subscribe) else lambda: None
         registry.load()  # now, and not in the middle of the training
@@ -65,15 +67,17 @@ class LiveView(View):
             "curves": [_curve(name, series) for name, series in run.scalars.items() if len(series)],
             "rates": [_curve(name, series) for name, series in run.rates.items() if len(series)],
             "findings": list(self._found.values()),
-            "notes": list(run.unseen),
+            "notes": [*([NOTHING] if is_empty(run) else []), *run.unseen],
+            "empty": is_empty(run),
         }
 
     @property
     def html(self) -> str:
         """The static page."""
-        found = [f"{f['severity']} {f['check']}, seen at step {f['step']}: {f['says']}" for f in self._found.values()]
         pictures = [page.drawn(lines, lines.title, 560) for lines in self._lines()]
-        return page.page(self._says, *pictures, page.lines(found))
+        rows = layer_rows(self._recording)
+        table = page.table(LAYER_COLUMNS, rows) if rows else ""
+        return page.page(self._says, *pictures, page.lines(map(_told, self._found.values())), table)
 
     @property
     def png(self) -> bytes:
@@ -97,16 +101,18 @@ class LiveView(View):
     @property
     def _says(self) -> str:
         run = self._recording
-        last = [f"{name} {series.last:.4g}" for name, series in run.scalars.items() if len(series)]
+        if is_empty(run):
+            return f"{run.model}: {NOTHING}"
+        last = [f"{name} {newest(series)}" for name, series in run.scalars.items() if len(series)]
         return f"{run.model} after {run.tally.steps} steps: {', '.join(last) or 'nothing logged yet'}"
 
     def _lines(self) -> list[Lines]:
         run = self._recording
-        groups = {"loss": [n for n in run.scalars if "loss" in n], "learning rate": list(run.rates)}
-        known = {**run.scalars, **run.rates}
+        losses = {name: series for name, series in run.scalars.items() if "loss" in name.lower()}
+        rates = {text: run.rates[name] for name, text in rate_names(run).items()}
         drawn = []
-        for title, names in groups.items():
-            curves = [(name, _thinned(known[name])) for name in names if len(known[name])]
+        for title, known in {"loss": losses, "learning rate": rates}.items():
+            curves = [(name, _thinned(series)) for name, series in known.items() if len(series)]
             series = tuple((n, tuple(map(float, s.steps)), tuple(map(float, s.values))) for n, s in curves)
             if series:
                 drawn.append(Lines(series, title, "step", title))
@@ -122,25 +128,31 @@ class LiveView(View):
         self._recording = self._taken()
         ended = not getattr(self._live, "is_running", False)
         wait = max(JUDGE_SECONDS, self._cost / JUDGE_SHARE)
-        if ended or time.monotonic() - self._judged > wait:
+        is_bad = self._recording.loss.first_not_finite is not None
+        if ended or (is_bad and not self._is_bad) or time.monotonic() - self._judged > wait:
             self._judge(self._recording)
+        self._is_bad = is_bad
         if self._widget is not None:
             self._widget.data = self.data
         if ended:
             self._keep()
 
     def _judge(self, run: Recording) -> None:
-        """Look for findings, and note at which step each was first seen."""
+        """Look for findings; the run itself knows when each appeared, so that all views say the same."""
         if run.tally.steps == self._seen or not run.tally.steps or not hasattr(self._live, "findings"):
             return
         begun = time.monotonic()
         for finding in self._live.findings:
             if finding.is_alarm:
                 told = {"check": finding.check, "severity": finding.severity, "says": finding.says}
-                first = self._found.get(finding.check, {"step": run.tally.steps})
-                self._found[finding.check] = told | {"where": finding.where, "step": first["step"]}
+                self._found[finding.check] = told | {"where": finding.where, "step": self._live.appeared(finding)}
         self._judged, self._seen = time.monotonic(), run.tally.steps
         self._cost = self._judged - begun
+
+
+def _told(found: dict[str, Any]) -> str:
+    when = "" if found["step"] is None else f", seen at step {found['step']}"
+    return f"{found['severity']} {found['check']}{when}: {found['says']}"
 
 
 def _thinned(series: Series) -> Series:
@@ -150,8 +162,9 @@ def _thinned(series: Series) -> Series:
         return series
     starts = np.linspace(0, count, POINTS + 1).astype(int)[:-1]
     ends = np.append(starts[1:], count)
-    sums = np.add.reduceat(np.nan_to_num(series.values), starts)
-    known = np.add.reduceat(np.isfinite(series.values).astype(float), starts)
+    is_finite = np.isfinite(series.values)
+    sums = np.add.reduceat(np.where(is_finite, series.values, 0.0), starts)
+    known = np.add.reduceat(is_finite.astype(float), starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         values = np.where(known > 0, sums / known, np.nan)
     return Series(
@@ -170,6 +183,7 @@ def _curve(name: str, series: Series) -> dict[str, Any]:
         "name": name,
         "steps": [int(step) for step in thin.steps],
         "values": [page.number(value) for value in thin.values],
+        "last": page.number(series.last),
     }
     if bool((thin.low < thin.high).any()):
         data |= {"low": [page.number(v, 3) for v in thin.low], "high": [page.number(v, 3) for v in thin.high]}

@@ -22,14 +22,15 @@ class Output:
         self._still: Any = None  # the static output, once it is shown
 
     def show(self, widget: Any, text: str, forms: Mapping[str, str]) -> None:
-        """Display the live view, and the static forms under it; without a notebook, the text."""
+        """Display the live view, and the static forms under it, also as text; without a notebook, a line."""
         from IPython.display import display
 
         if not in_notebook():
             sys.stdout.write(f"{text}\n")
             return
         data, metadata = live_forms(widget, text)
-        display(data, metadata=metadata, raw=True)
+        # Without its text, which a reader that cannot show widgets would print above the picture that says the same.
+        display({kind: form for kind, form in data.items() if kind != "text/plain"}, metadata=metadata, raw=True)
         self._still = display(self._marked(forms), raw=True, display_id=True)
 
     def keep(self, forms: Callable[[], Mapping[str, str]]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from nbdebug.exhibit import Exhibit
 from nbdebug.report.draw import as_svg_address
 from nbdebug.report.drawing.sheet import png_bytes
-from nbdebug.report.words import clean_text, figure
+from nbdebug.report.words import aligned, clean_text, figure
 
 __all__ = ["address_of", "aligned", "code", "drawn", "lines", "number", "page", "pictures", "table"]
 
@@ -58,18 +58,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{_text(figure(value))}</td>' for value in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 60) -> str:
-    """Give rows as text in columns; names to the left, numbers to the right."""
-    cells = [[clean_text(figure(value)) for value in row] for row in rows]
-    shown = [list(columns), *cells[:most]]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
-    texts = [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(pairs))
-        for pairs in (list(zip(row, widths, strict=True)) for row in shown)
-    ]
-    return "\n".join([*texts, f"… and {len(cells) - most} more"] if len(cells) > most else texts)
 
 
 def number(value: float | None, digits: int = 4) -> float | str | None:

@@ -13,8 +13,10 @@ from PIL import Image
 
 from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Images, Lines, Table
 from nbdebug.report.draw import as_png, as_svg
+from nbdebug.report.drawing.lines import lines as drawn_lines
 from nbdebug.report.drawing.lines import thinned
 from nbdebug.report.drawing.scale import scale_over
+from nbdebug.report.drawing.sheet import Words, width_of
 from tests.report.hostile import exhibits
 from tests.report.payloads import PAYLOADS
 from tests.report.samples import bars, histograms, images, lines, table
@@ -96,6 +98,16 @@ def test_a_hole_in_a_curve_is_marked() -> None:
     svg = as_svg(lines(), "x")
     assert "no finite value (NaN or infinite)" in words(svg)
     assert "no finite value (NaN or infinite)" not in words(as_svg(ODD["constant"], "x"))
+
+
+@pytest.mark.parametrize("value", [0.001, 1.0, 12345.678, -3.21e-7])
+def test_labels_of_ticks_have_room(value: float) -> None:
+    """A constant curve has ticks of many digits: none begins left of the sheet, nor touches the name of the axis."""
+    sheet = drawn_lines(Lines.of_steps("rate", (0.0, 50.0), (value, value), "Learning rate"))
+    words = [mark for mark in sheet.marks if isinstance(mark, Words)]
+    ticks, name = [w for w in words if w.anchor == "end"], next(w for w in words if w.text == "rate")
+    assert len(ticks) > 2 and all(w.x - width_of(w.text, w.size) >= 0 for w in ticks)
+    assert all(w.y - w.size >= name.y for w in ticks)
 
 
 def test_thinning_keeps_the_spikes() -> None:

@@ -5,7 +5,7 @@ import type { RenderProps } from "@anywidget/types";
 import { h, percent, short, write } from "../dom";
 import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { type Column, Grid } from "../grid";
-import { type Bins, histograms, paint, strip } from "../heat";
+import { type Bins, histograms, strip } from "../heat";
 import { num } from "../numbers";
 
 interface Layer {
@@ -17,7 +17,7 @@ interface Layer {
   low: unknown;
   high: unknown;
   zeros: unknown;
-  bad: number;
+  bad: unknown; // the share of values that are NaN or infinite
   dead: unknown;
   saturated: unknown;
   calls: number;
@@ -36,6 +36,7 @@ class Activations {
   private readonly detail = h("div", { class: "nbd-detail", "aria-live": "polite" });
   private readonly grid: Grid<Layer>;
   private layers: Layer[] = [];
+  private open = -1; // the layer that is shown by itself
 
   constructor(private readonly props: RenderProps<Traits>) {
     this.frame = frame(props.model, props.el, "Activations", { data: this.update });
@@ -80,8 +81,9 @@ class Activations {
       },
       {
         name: "NaN",
-        key: (l) => l.bad,
-        cell: (l) => (l.bad > 0 ? h("span", { class: "nbd-bad" }, short(l.bad)) : ""),
+        title: "share of values that are NaN or infinite",
+        key: bad,
+        cell: (l) => (bad(l) > 0 ? h("span", { class: "nbd-bad" }, percent(bad(l))) : ""),
       },
     ];
   }
@@ -114,9 +116,13 @@ class Activations {
 
   private drawSlider(frames: Record<string, unknown>): void {
     const steps = asList<number>(frames.steps);
-    this.slider.hidden = steps.length < 2;
-    if (steps.length < 2) return;
+    this.slider.hidden = steps.length === 0;
+    if (steps.length < 2) {
+      this.slider.replaceChildren(h("output", {}, `step ${steps[0]}`)); // nothing to slide over, and still a moment
+      return;
+    }
     const shares = decode(String(frames.shares ?? ""));
+    const numbers = new Float32Array(decode(String(frames.numbers ?? "")).buffer);
     const bins = shares.length / (steps.length * this.layers.length);
     const told = h("output", {}, `step ${steps[steps.length - 1]}`);
     const input = h("input", {
@@ -132,11 +138,10 @@ class Activations {
           this.layers.forEach((layer, i) => {
             const from = (at * this.layers.length + i) * bins;
             layer.counts = Array.from(shares.slice(from, from + bins));
+            number(layer, numbers, at * this.layers.length + i);
           });
-          for (const line of this.grid.node.querySelectorAll<HTMLElement>("tbody tr")) {
-            const canvas = line.querySelector("canvas");
-            if (canvas) paint(canvas, this.layers[Number(line.dataset.row)]?.counts ?? []);
-          }
+          this.grid.show(this.layers);
+          this.show(this.open);
         },
       },
     });
@@ -156,6 +161,7 @@ class Activations {
 
   private readonly show = (place: number): void => {
     const layer = this.layers[place];
+    this.open = place;
     if (layer === undefined) {
       this.detail.replaceChildren();
       return;
@@ -168,7 +174,7 @@ class Activations {
       layer.shape,
       `from ${short(num(layer.low))} to ${short(num(layer.high))}`,
       layer.calls > 1 ? `called ${layer.calls} times` : "",
-      layer.bad > 0 ? `${layer.bad} values are NaN or infinite` : "",
+      bad(layer) > 0 ? `${percent(bad(layer))} of the values are NaN or infinite` : "",
     ];
     this.detail.replaceChildren(
       h("h4", {}, `${layer.path} · ${layer.module}`),
@@ -178,9 +184,20 @@ class Activations {
   };
 }
 
+function bad(layer: Layer): number {
+  return num(layer.bad) ?? 0;
+}
+
+/** Gives a layer the numbers of one moment, so that they belong to the strip beside them. */
+function number(layer: Layer, numbers: Float32Array, place: number): void {
+  const [mean, std, top, zeros, share] = numbers.subarray(5 * place, 5 * place + 5);
+  if (top === undefined) return;
+  Object.assign(layer, { mean, std, low: -top, high: top, zeros, bad: share });
+}
+
 function ill(layer: Layer): string {
   const worst = Math.max(num(layer.dead) ?? 0, num(layer.saturated) ?? 0);
-  return layer.bad > 0 ? "bug" : worst >= MUCH ? "suspect" : "";
+  return bad(layer) > 0 ? "bug" : worst >= MUCH ? "suspect" : "";
 }
 
 function decode(text: string): Uint8Array {

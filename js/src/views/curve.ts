@@ -13,7 +13,7 @@ interface Finding {
   severity: string;
   says: string;
   where: string;
-  step: number;
+  step: number | null; // where it appeared, if anybody looked then
 }
 
 class CurveView {
@@ -22,6 +22,12 @@ class CurveView {
   private readonly bar = h("div", { class: "nbd-bar", role: "toolbar", "aria-label": "Curves" });
   private readonly legend = h("div", { class: "nbd-bar nbd-legend" });
   private readonly found = h("ul", { class: "nbd-said" });
+  private readonly plots = h("div", {
+    class: "nbd-plots",
+    tabindex: 0,
+    role: "group",
+    "aria-label": "Curves; plus and minus zoom, arrows move, 0 shows all",
+  });
   private readonly main = new Plot("Loss over the steps", 230);
   private readonly rate = new Plot("Learning rate over the steps", 74);
   private readonly rateTitle = h("p", { class: "nbd-quiet" }, "learning rate");
@@ -41,24 +47,13 @@ class CurveView {
 
   constructor(private readonly props: RenderProps<Traits>) {
     this.frame = frame(props.model, props.el, "Training curves", { data: this.update });
-    const plots = h(
-      "div",
-      {
-        class: "nbd-plots",
-        tabindex: 0,
-        role: "group",
-        "aria-label": "Curves; plus and minus zoom, arrows move, 0 shows all",
-      },
-      this.main.node,
-      this.rateTitle,
-      this.rate.node,
-    );
-    this.frame.root.append(this.head, this.bar, this.legend, plots, this.found);
+    this.plots.append(this.main.node, this.rateTitle, this.rate.node);
+    this.frame.root.append(this.head, this.bar, this.legend, this.plots, this.found);
     this.drawBar();
-    this.zoom.listen(plots, this.frame.root, (event) => this.stepAt(event));
+    this.zoom.listen(this.plots, this.frame.root, (event) => this.stepAt(event));
     this.size =
       typeof ResizeObserver === "undefined" ? null : new ResizeObserver(([entry]) => this.resized(entry));
-    this.size?.observe(plots);
+    this.size?.observe(this.plots);
     this.update();
   }
 
@@ -91,6 +86,7 @@ class CurveView {
       ...asList<string>(data.notes).map((note) => h("p", { class: "nbd-quiet" }, note)),
       this.frame.status,
     );
+    for (const part of [this.bar, this.legend, this.plots]) part.hidden = data.empty === true;
     this.drawGroups();
     this.drawFindings();
     this.draw();
@@ -160,7 +156,7 @@ class CurveView {
       h(
         "li",
         { class: `nbd-${finding.severity}` },
-        `▼ step ${finding.step}: ${finding.check}${finding.where ? ` at ${finding.where}` : ""}. ${finding.says}`,
+        `${finding.step === null ? "" : `▼ step ${finding.step}: `}${finding.check}${finding.where ? ` at ${finding.where}` : ""}. ${finding.says}`,
       ),
     );
     this.found.replaceChildren(...lines);
@@ -188,11 +184,9 @@ class CurveView {
       this.hidden.has(curve.name) ? { ...curve, steps: [], values: [], low: null, high: null } : curve,
     );
     const steps = this.zoom.range;
-    const markers = this.findings.map((f) => ({
-      step: f.step,
-      label: `${f.check}: ${f.says}`,
-      grave: f.severity === "bug",
-    }));
+    const markers = this.findings.flatMap((f) =>
+      f.step === null ? [] : [{ step: f.step, label: `${f.check}: ${f.says}`, grave: f.severity === "bug" }],
+    );
     this.main.draw(
       {
         curves: shown,
@@ -226,8 +220,7 @@ class CurveView {
         );
         this.legend.append(button);
       }
-      const last = [...curve.values].reverse().find((value) => value !== null);
-      const text = `${curve.name} ${short(last ?? Number.NaN)}`;
+      const text = `${curve.name} ${short(curve.last)}`;
       const label = button.lastElementChild as HTMLElement;
       if (label.textContent !== text) label.textContent = text;
       (button.firstElementChild as HTMLElement).style.background = INKS[i % INKS.length] ?? "";

@@ -9,11 +9,12 @@ import numpy as np
 
 from nbdebug.exhibit import Lines
 from nbdebug.report.drawing.scale import Scale, heading, scale_over, tick_label, vertical_grid
-from nbdebug.report.drawing.sheet import COLOURS, INK, VERMILION, WIDTH, Sheet, Stroke, Words, clipped
+from nbdebug.report.drawing.sheet import COLOURS, INK, VERMILION, WIDTH, Sheet, Stroke, Words, clipped, width_of
 
 __all__ = ["lines", "thinned"]
 
 HEIGHT, LEFT, MOST, MOST_POINTS, SHORT = 190.0, 48.0, 10, 840, 250
+TICK, GAP = 10.5, 6.0  # the size of the labels at the left, and how far they stand from the plot
 DASHES = (None, (6.0, 3.0), (2.0, 2.5), (9.0, 2.5))
 
 
@@ -24,15 +25,16 @@ def lines(exhibit: Lines) -> Sheet:
     gaps = any(not np.isfinite(y).all() for _, _, y in curves)
     top = _legend(sheet, heading(sheet, exhibit.title), exhibit, gaps)
     sheet.add(Words(0, top + 10, clipped(exhibit.y_label, 60), 10.5))
-    top += 18
-    across = scale_over(_every(x for _, x, _ in curves), LEFT, WIDTH - 10, log=exhibit.log_x, pad=0.0)
+    top += 24  # so that a label at the very top keeps off the name of the axis
     up = scale_over(_every(y for _, _, y in curves), top + HEIGHT, top, log=exhibit.log_y)
+    left = max(LEFT, *(GAP + width_of(tick_label(tick), TICK) for tick in up.ticks()), 0.0)
+    across = scale_over(_every(x for _, x, _ in curves), left, WIDTH - 10, log=exhibit.log_x, pad=0.0)
     vertical_grid(sheet, across, top, top + HEIGHT)
-    _horizontal_grid(sheet, up)
+    _horizontal_grid(sheet, up, left)
     for index, (_, x, y) in enumerate(curves):
         _curve(sheet, exhibit, (across, up), x, y, index)
     sheet.height = top + HEIGHT + 34
-    sheet.add(Words((LEFT + WIDTH) / 2, sheet.height - 4, clipped(exhibit.x_label, 60), 10.5, "middle"))
+    sheet.add(Words((left + WIDTH) / 2, sheet.height - 4, clipped(exhibit.x_label, 60), 10.5, "middle"))
     return sheet
 
 
@@ -88,12 +90,12 @@ def _cross(x: float, y: float) -> tuple[Stroke, Stroke]:
     )
 
 
-def _horizontal_grid(sheet: Sheet, up: Scale) -> None:
+def _horizontal_grid(sheet: Sheet, up: Scale, left: float) -> None:
     for tick in up.ticks():
         y = up(tick)
         sheet.add(
-            Stroke(((LEFT, y), (WIDTH - 10, y)), INK, 0.6, opacity=0.22),
-            Words(LEFT - 6, y + 4, tick_label(tick), 10.5, "end"),
+            Stroke(((left, y), (WIDTH - 10, y)), INK, 0.6, opacity=0.22),
+            Words(left - GAP, y + 4, tick_label(tick), TICK, "end"),
         )
 
 
@@ -102,7 +104,7 @@ def _curve(sheet: Sheet, exhibit: Lines, scales: tuple[Scale, Scale], x: np.ndar
     missing = across.places(x[~np.isfinite(y)])
     x, y = thinned(x, np.where(np.isfinite(y), y, np.nan))
     sheet.add(_pen(exhibit, index, tuple(zip(across.places(x).tolist(), up.places(y).tolist(), strict=True))))
-    places = np.unique(np.ceil((missing[np.isfinite(missing)] - LEFT) / 9)) * 9 + LEFT
+    places = np.unique(np.ceil((missing[np.isfinite(missing)] - across.start) / 9)) * 9 + across.start
     for place in places[places <= across.stop + 1].tolist():
         sheet.add(*_cross(place, up.start - 5))
 

@@ -32,12 +32,14 @@ __all__ = [
     "Stroke",
     "Words",
     "clipped",
+    "width_of",
 ]
 
 INK = "currentColor"
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe and Ito: colour-blind people can tell them apart
 COLOURS = (BLUE, "#E69F00", GREEN, "#CC79A7", VERMILION, "#56B4E9", "#8C8C8C")
 WIDTH = 420.0  # so that the words are legible when a phone shrinks the picture
+WIDEST_DIGIT = 0.64  # of the size: DejaVu Sans and Verdana, which stand in for system-ui on many machines
 Anchor = Literal["start", "middle", "end"]
 
 
@@ -126,6 +128,11 @@ def clipped(text: Any, limit: int) -> str:
     """Keep both ends of a long name, because the parts of a model differ at either."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= limit else f"{line[: limit // 2 - 1]}…{line[-(limit // 2) :]}"
+
+
+def width_of(text: str, size: float) -> float:
+    """Give about how wide a line is: which font shows it is not known here, so a digit of the wider ones counts."""
+    return WIDEST_DIGIT * size * len(text)
 
 
 def png_bytes(pixels: np.ndarray) -> bytes:
