@@ -17,7 +17,7 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lab test-slow test-kernels test-python test-js lint format build docs pages outputs pictures new-check env front chromium clean
+.PHONY: help demo test lab test-slow test-kernels test-adapters test-python test-js lint format build docs pages outputs pictures new-check env front chromium clean
 
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
 
 test-kernels: env front  ## Try Cancel and clicks during a cell with the ipykernels that answer in different ways.
 	bash scripts/test_kernels.sh $(BIN)/python 6.31.0 7.3.0 newest
+
+test-adapters: env  ## Try the callbacks for Lightning, Hugging Face, Keras and fastai with the real libraries.
+	bash scripts/test_adapters.sh $(BIN)/python
 
 # One thread each: more only wait for each other. What ran out of time is tried once more, since kernels, browsers and
 # processes share two cores with the other tests; it is listed as rerun, and any other failure stands.
