@@ -1,4 +1,10 @@
-"""Run a few lines under a real torchrun with two processes on gloo."""
+"""Run a few lines under a real torchrun with two processes on gloo.
+
+A thread of gloo takes the interpreter's lock where it is the last to let go of a tensor, and torch aborts the process if
+that happens while Python shuts down (pytorch/pytorch#179291; seen once in eight runs of a bare DDP training without
+nbdebug, with gloo's threads at the lowest priority). DDP keeps those threads alive even after it is gone, so the
+processes leave without that shutdown once their exit functions have run.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +50,20 @@ def same(before, module):
     return all(torch.equal(a, b) for a, b in zip(before, bits(module)))
 """
 
+TAIL = """
+dist.destroy_process_group()
+import atexit
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
+"""
+
 
 def torchrun(folder: Path, code: str, *, ends: int = 0, seconds: float = 240) -> dict[int, dict[str, Any]]:
     """Run the lines on two processes, and give what each told."""
     script = folder / "script.py"
-    script.write_text(HEAD + code + "\ndist.destroy_process_group()\n", "utf-8")
+    script.write_text(HEAD + code + TAIL, "utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -58,7 +73,7 @@ def torchrun(folder: Path, code: str, *, ends: int = 0, seconds: float = 240) ->
         text=True,
         timeout=seconds,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "PYTHONPATH": path},
     )
     assert bool(done.returncode) == bool(ends), done.stdout + done.stderr
     said = {int(file.stem): json.loads(file.read_text("utf-8")) for file in folder.glob("?.json")}
