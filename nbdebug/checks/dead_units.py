@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nbdebug.evidence import UnitActivity, UnitFacts
 from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Patch, Remedy, in_code
+from nbdebug.finding import Finding, Patch, Remedy, Severity, in_code
 from nbdebug.registry import check
 
 __all__ = ["dead_units"]
@@ -22,12 +22,15 @@ def dead_units(
     share: float = 0.5,  # SageMaker Debugger: more than half of a layer
     surprise: float = 1e-3,  # chance that as many units are dead when every other one is
     least_samples: int = 64,  # fewer tell little, unless they are all there is
+    nearly_all: float = 0.9,  # of a layer: too many also where the rest is enough to learn
 ) -> Iterator[Finding]:
     """Most units of a layer are zero for every sample.
 
     nbdebug runs many batches in eval mode and looks at what goes into and comes out of every activation. A unit is
     dead when what goes in is never positive and what comes out is always zero. Sparse layers, in which every unit
-    fires now and then, are healthy. In a training that it watches it looks for activations that give nothing but zeros.
+    fires now and then, are healthy. In a training that it watches, a unit is dead that gets no gradient and is never
+    positive, step after step, in a layer where all others with a gradient are; while the loss falls all the same, that
+    is a note unless it is nearly the whole layer.
 
     Why it matters: a dead unit has no gradient, so it stays dead. A layer of dead units passes nothing on, and
     everything before it stops learning.
@@ -39,7 +42,7 @@ def dead_units(
         return
     for layer in activity.layers:
         if layer.dead == layer.units or (layer.dead > share * layer.units and _chance(layer) < surprise):
-            yield _finding(layer, activity, share)
+            yield _finding(layer, activity, share, nearly_all)
 
 
 def _chance(layer: UnitFacts) -> float:
@@ -55,22 +58,29 @@ def _says(layer: UnitFacts, activity: UnitActivity) -> str:
     if math.isnan(layer.low):  # what goes into the activation was not seen
         looks = f"{activity.samples} {activity.unit}"
         return f"{layer.path} ({layer.activation}) gave nothing but zeros in all of the last {looks}."
+    seen = f"{activity.samples} {activity.unit}" if layer.samples is None else f"{layer.samples} samples"
     return (
-        f"{layer.dead} of the {layer.units} units of {layer.path} are zero for all of {activity.samples} "
-        f"{activity.unit}: what reaches their activation ({layer.activation}) lies between {layer.low:.3g} and "
-        f"{layer.high:.3g}."
+        f"{layer.dead} of the {layer.units} units of {layer.path} are zero for all of {seen}: what reaches their "
+        f"activation ({layer.activation}) lies between {layer.low:.3g} and {layer.high:.3g}."
     )
 
 
-def _finding(layer: UnitFacts, activity: UnitActivity, share: float) -> Finding:
+def _severity(layer: UnitFacts, activity: UnitActivity, nearly_all: float) -> Severity:
+    is_nearly_all = layer.dead > nearly_all * layer.units
+    if activity.learns and layer.dead < layer.units:
+        return "suspect" if is_nearly_all else "note"
+    return "bug" if is_nearly_all else "suspect"
+
+
+def _finding(layer: UnitFacts, activity: UnitActivity, share: float, nearly_all: float) -> Finding:
     return Finding(
         _says(layer, activity),
         where=layer.path,
-        severity="bug" if layer.dead > 0.9 * layer.units else "suspect",
+        severity=_severity(layer, activity, nearly_all),
         evidence={
             "dead": layer.dead,
             "units": layer.units,
-            "samples": activity.samples,
+            "samples": activity.samples if layer.samples is None else layer.samples,
             "threshold": share,
             "source": "SageMaker Debugger; TheDeepChecker",
         },

@@ -44,16 +44,21 @@ class UnitFacts:
     bounded: bool
     low: float  # of what goes into the activation
     high: float
+    samples: int | None = None  # where this layer was seen with others than the rest
 
 
 @dataclass(frozen=True)
 class UnitActivity:
-    """The units of all layers that have an activation, over so many samples, or looks at a real training."""
+    """The units of all layers that have an activation, over so many samples, or looks at a real training.
+
+    `learns` says that the loss fell all the same, as far as it was seen.
+    """
 
     layers: tuple[UnitFacts, ...]
     samples: int
     all_seen: bool
     unit: str = "samples"
+    learns: bool = False
 
 
 @dataclass(frozen=True)

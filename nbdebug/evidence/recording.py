@@ -19,6 +19,7 @@ __all__ = [
     "RankFacts",
     "Recording",
     "Series",
+    "SilentUnits",
     "StepTally",
     "TensorPrint",
 ]
@@ -145,6 +146,19 @@ class ParameterSeries:
 
 
 @dataclass(frozen=True)
+class SilentUnits:
+    """Units of a layer that got no gradient and were never positive, over so many samples of the training."""
+
+    path: str
+    module: str
+    units: int
+    dead: int
+    samples: int
+    low: float  # of what they gave
+    high: float
+
+
+@dataclass(frozen=True)
 class BatchTally:
     """Which batches were seen, told apart by a sample of their values.
 
@@ -223,6 +237,7 @@ class Recording:
     device: str = "cpu"
     unseen: tuple[str, ...] = ()
     coverage: OptimizerCoverage | None = None  # which parameters with a gradient the optimizers that step hold
+    silent: tuple[SilentUnits, ...] = ()  # units that nothing trains any more
     ranks: tuple[RankFacts, ...] = ()  # every process of a distributed training, as far as it was heard
 
     @property

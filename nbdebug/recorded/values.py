@@ -14,6 +14,7 @@ from nbdebug.evidence import (
     PredictionChanges,
     Recording,
     Series,
+    SilentUnits,
     UnitActivity,
     UnitFacts,
 )
@@ -22,6 +23,7 @@ from nbdebug.registry import recorded
 __all__ = ["first_bad_value", "prediction_changes", "unit_activity_recorded"]
 
 LOOKS, LATE = 10, 3  # at a layer altogether, and in the last half of the training
+LEARNED = 0.5  # of the first loss: a training that comes below it learns
 CHANGED = "predictions changed"  # the name under which the share of changed answers is logged
 
 
@@ -76,18 +78,42 @@ def _first_sick(layer: LayerSeries) -> tuple[int, float] | None:
 
 @recorded
 def unit_activity_recorded(recording: Recording) -> UnitActivity:
-    """Find activations that gave nothing but zeros in the last half of the training."""
+    """Find units that nothing trains any more, and activations that gave nothing but zeros in the last half."""
     owners = {parameter.layer for parameter in recording.parameters.values()}
     layers = [layer for layer in recording.layers.values() if layer.path not in owners and len(layer.zeros) >= LOOKS]
-    if not layers:
+    if not layers and not recording.silent:
         raise NotApplicable(f"no activation was looked at {LOOKS} times")
-    facts = []
-    for layer in layers:
-        late, top = layer.zeros.since(recording.steps // 2).finite, layer.abs_max.since(recording.steps // 2)
-        is_dead = len(late) >= LATE and bool((late.low >= 1.0).all()) and bool((top.high == 0).all())
-        facts.append(UnitFacts(layer.path, layer.module, 1, int(is_dead), 0, 0.0, False, math.nan, math.nan))
-    looks = min(len(layer.zeros.since(recording.steps // 2)) for layer in layers)
-    return UnitActivity(tuple(facts), looks, all_seen=True, unit="looks")
+    facts = [_of_silent(one) for one in recording.silent]
+    dead = {one.path for one in recording.silent if one.dead == one.units}
+    after_dead = False  # what comes behind a dead layer gives zeros as well
+    for layer in recording.layers.values():
+        is_dead = layer.path in dead or (layer in layers and _gives_zeros(layer, recording.steps // 2))
+        if layer in layers:
+            told = int(is_dead and not after_dead)
+            facts.append(UnitFacts(layer.path, layer.module, 1, told, 0, 0.0, False, math.nan, math.nan))
+        after_dead = is_dead
+    looks = min((len(layer.zeros.since(recording.steps // 2)) for layer in layers), default=0)
+    return UnitActivity(tuple(facts), looks, all_seen=True, unit="looks", learns=_learns(recording.loss))
+
+
+def _gives_zeros(layer: LayerSeries, since: int) -> bool:
+    late, top = layer.zeros.since(since).finite, layer.abs_max.since(since)
+    return len(late) >= LATE and bool((late.low >= 1.0).all()) and bool((top.high == 0).all())
+
+
+def _of_silent(one: SilentUnits) -> UnitFacts:
+    behind = f"behind {one.module}"
+    return UnitFacts(one.path, behind, one.units, one.dead, 0, 0.0, False, one.low, one.high, samples=one.samples)
+
+
+def _learns(loss: Series) -> bool:
+    """Whether the loss of the last tenth is less than half of that of the first."""
+    values = loss.finite.values
+    tenth = max(3, len(values) // 10)
+    if len(values) < 2 * tenth:
+        return False
+    first, last = float(values[:tenth].mean()), float(values[-tenth:].mean())
+    return first > 0 and last < LEARNED * first
 
 
 @recorded

@@ -210,7 +210,8 @@ class Passes:
             self._await_backwards(tensors_in(output))
         elif (node := output.grad_fn) is not None:
             self._await_backward(output, node)
-            self._count_graph(node)
+            if self.looks:
+                self._count_graph([node])
 
     def _collect(self, module: nn.Module, output: Any) -> None:
         """Sample what the layers gave, and look at once from now on at outputs that were written over."""
@@ -226,8 +227,8 @@ class Passes:
         found = [(tensor, node) for tensor in outputs if (node := tensor.grad_fn) is not None][:OUTPUTS]
         for tensor, node in found:
             self._await_backward(tensor, node)
-        if found:
-            self._count_graph(found[0][1])
+        if found and self.looks:
+            self._count_graph([node for _, node in found])
 
     def _await_backward(self, output: torch.Tensor, node: Any) -> None:
         """Hook a tensor by its dictionary of hooks: a handle for every step costs more than all that it is for."""
@@ -238,9 +239,11 @@ class Passes:
         hooks[self.key] = self.on_begin
         self._awaited.append(hooks)
 
-    def _count_graph(self, node: Any) -> None:
-        if self.looks and self.passes == 1:  # one of a step, in which a recurrent cell may be called many times
-            node.metadata["nbdebug"] = GraphToken(self.graphs, 1 if self.is_early else RARELY)
+    def _count_graph(self, nodes: Sequence[Any]) -> None:
+        if self.passes == 1:  # one of a step, in which a recurrent cell may be called many times
+            token = GraphToken(self.graphs, 1 if self.is_early else RARELY)
+            for node in nodes:  # it lives as long as any of them
+                node.metadata["nbdebug"] = token
 
     def _backward_begins(self, gradient: Any) -> None:
         task = torch._C._current_graph_task_id()

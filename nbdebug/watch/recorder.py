@@ -21,6 +21,7 @@ from nbdebug.watch.sample import LayerName, ParameterName, Sample
 from nbdebug.watch.steps import Steps
 from nbdebug.watch.store import Store
 from nbdebug.watch.targets import Target
+from nbdebug.watch.units import Units
 
 __all__ = ["Recorder"]
 
@@ -45,6 +46,7 @@ class Recorder:
             self.steps.follow(name, optimizer)
         self.rates, self.lane = Rates(self.steps, self.store), Lane(self)
         self.absent = Absent(target.parameters, self.steps)
+        self.units = Units(self.passes.hooks, [path for path, _ in target.layers], self.passes.gather.wanted)
         self.is_running = self.has_loose_ends = False
         self.failure = ""
         self.on_flush: Callable[[], None] = lambda: None
@@ -90,6 +92,7 @@ class Recorder:
 
     def detach(self) -> None:
         """Take every hook off; where a step is being made, the last ones go at the next pass."""
+        self.units.stop()
         self.has_loose_ends = not self.steps.detach()
         self.passes.detach(all_of_them=not self.has_loose_ends)
 
@@ -114,7 +117,9 @@ class Recorder:
             sample.outputs, passes.outputs = passes.outputs, []
             sample.step = self.steps.step
             store.samples.append(sample)
-            self.measured += is_pace
+            if is_pace:
+                self.measured += 1
+                self.units.look()
         if not is_pace:
             loss = self._loss_of(one, f"loss/{one.name}")
             if loss is not None:

@@ -39,6 +39,7 @@ def snapshot(recorder: Recorder) -> Recording:
             device=recorder.target.device,
             unseen=_unseen(recorder),
             coverage=recorder.absent.coverage(),
+            silent=recorder.units.found(),
         )
 
 

@@ -1,7 +1,7 @@
 """Run a few lines under a real torchrun with two processes on gloo.
 
-A thread of gloo takes the interpreter's lock where it is the last to let go of a tensor, and torch aborts the process if
-that happens while Python shuts down (pytorch/pytorch#179291; seen once in eight runs of a bare DDP training without
+A thread of gloo takes the interpreter's lock where it is the last to let go of a tensor, and torch aborts the process
+if that happens while Python shuts down (pytorch/pytorch#179291; seen once in eight runs of a bare DDP training without
 nbdebug, with gloo's threads at the lowest priority). DDP keeps those threads alive even after it is gone, so the
 processes leave without that shutdown once their exit functions have run.
 """

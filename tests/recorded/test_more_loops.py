@@ -89,6 +89,31 @@ def after_eval(model: nn.Module, steps: int) -> nn.Module:
 
 
 @recorded_patient("graph-kept-alive", where="your loop")
+def kept_by_a_second_output() -> dict[str, Any]:
+    """The hidden states are kept with their graphs, and the answers are not."""
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(64, 32), nn.Linear(32, 10)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            hidden = self.body(x).relu()
+            return self.head(hidden), hidden
+
+    kept: list[Any] = []
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> None:
+        optimizer.zero_grad()
+        answer, hidden = model(batch[0])
+        kept.append(hidden)
+        loss_fn(answer, batch[1]).backward()
+        optimizer.step()
+
+    return looped(step, model=Two())
+
+
+@recorded_patient("graph-kept-alive", where="your loop")
 def kept_until_the_end_of_the_epoch() -> dict[str, Any]:
     """A list of losses that is emptied after each epoch."""
     kept: list[Any] = []

@@ -127,7 +127,7 @@ def always_the_first_batch() -> dict[str, Any]:
     return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), batches=[first], steps=100)
 
 
-@recorded_patient("dead-units", where="1")
+@recorded_patient("dead-units", where="0")
 def large_negative_bias() -> dict[str, Any]:
     """No unit of the hidden layer ever fires."""
     model = mlp()
