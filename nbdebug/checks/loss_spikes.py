@@ -33,6 +33,8 @@ def loss_spikes(
     """
     if course.others:
         raise NotApplicable("models that train against each other push each other's losses up")
+    if course.begins_again:
+        raise NotApplicable("an inner loop begins again and again, with other weights or with other data")
     if len(course.spikes) < spikes or course.lasting < lasting * len(course.spikes):
         return
     step, loss, around = max(course.spikes, key=lambda spike: spike[1] - spike[2])

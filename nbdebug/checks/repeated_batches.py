@@ -21,7 +21,8 @@ def repeated_batches(
     """The loader gives the same batch again and again.
 
     nbdebug draws the first batches in the loader's own order and compares the digests of their samples; in a training
-    that it watches it tells batches apart by a sample of their values. That every epoch brings them again is fine.
+    that it watches it tells batches apart by a sample of their values. That every epoch brings them again is fine, and
+    inner loops on one batch are only noted: there the weights are put back in between, or the model makes the data.
 
     Why it matters: the model trains on a handful of samples and learns them by heart, while the loop seems to go over
     the whole data set. It happens when an index is computed from the wrong counter, a stream is opened anew for every
@@ -35,7 +36,8 @@ def repeated_batches(
     if repeats.one_pass:
         severity: Severity = "bug" if repeats.in_a_row > 1 or repeats.distinct <= 2 or repeats.complete else "note"
     elif repeats.distinct == 1 or repeats.in_a_row >= in_a_row:
-        severity = "note" if repeats.distinct == 1 else "suspect"  # training on the whole data at once is legitimate
+        # Training on the whole data at once is legitimate, and so are inner loops.
+        severity = "note" if repeats.distinct == 1 or repeats.is_inner else "suspect"
     else:
         return
     yield Finding(

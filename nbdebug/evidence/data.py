@@ -82,7 +82,7 @@ class BatchRepeats:
     """How often the same batch came again: in the loader's first batches, or in the steps of a real training.
 
     `in_a_row` is how many times in a row one batch came at most; `one_pass` says that no batch is due a second time,
-    as it is in a second epoch.
+    as it is in a second epoch. `is_inner` says that the loop has inner ones, which work on one batch for many steps.
     """
 
     unit: str
@@ -92,6 +92,7 @@ class BatchRepeats:
     in_a_row: int
     one_pass: bool
     complete: bool = False
+    is_inner: bool = False
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,7 @@ class BatchTally:
     """Which batches were seen, told apart by a sample of their values.
 
     `in_a_row` is the longest run of the same batch; once `distinct` reached its limit, new ones are not remembered.
+    `again` counts passes on the batch of the pass before.
     """
 
     seen: int = 0
@@ -170,6 +171,7 @@ class BatchTally:
     in_a_row: int = 0
     most_common: int = 0
     is_full: bool = False
+    again: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ class StepTally:
     rivals: int = 0  # of these, that come with backward passes of their own
     late_steps: int = 0  # whose only gradients came before their forward pass
     strangers: tuple[tuple[str, int], ...] = ()  # optimizers that stepped and hold nothing of the model
+    changed_outside: tuple[int, ...] = ()  # of the first steps those before which something else changed the weights
 
 
 @dataclass(frozen=True, eq=False)

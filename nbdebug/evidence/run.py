@@ -38,7 +38,8 @@ class LossCourse:
     their neighbours; `before` and `later` are the third and the fourth quarter of the run; `best` is the lowest
     mean of a tenth. `noise` is the scatter from one step to the next. `spikes` are steps at which the loss left its
     surroundings by far; of these `lasting` kept it up for a few steps. `warming_up` says that the learning rate
-    still rises; `others` are further optimizers with backward passes of their own, whose losses pull against this one.
+    still rises; `begins_again` that an inner loop does, with other weights or data; `others` are further optimizers
+    with backward passes of their own, whose losses pull against this one.
     """
 
     count: int
@@ -58,6 +59,7 @@ class LossCourse:
     looked_for_spikes: int = 0
     warming_up: bool = False
     others: int = 0
+    begins_again: bool = False
     moved: float = math.nan  # the median relative change of the weights in one step
     opening: float = math.nan  # the median of the very first steps
     grown: float = 1.0  # by how much the norm of a weight matrix has grown at most

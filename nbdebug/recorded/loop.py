@@ -19,6 +19,7 @@ from nbdebug.registry import recorded
 
 __all__ = [
     "batch_repeats_recorded",
+    "begins_again",
     "clipping_recorded",
     "loop_facts_recorded",
     "optimizer_coverage_recorded",
@@ -31,6 +32,7 @@ LEAST = 10  # steps; fewer are no habit
 LEFT = 20  # steps in eval mode at the end, after others in training mode
 STRETCH = 48  # steps in which the graphs that are alive grow in number
 RATES = 400  # places at which learning rates are read
+ALL_AT_FIRST, OFTEN = 64, 3  # steps at which weights are compared with those that the last one left; changes of them
 PATIENCE = 64  # passes without a step: gradients are accumulated over fewer
 
 
@@ -112,9 +114,25 @@ def batch_repeats_recorded(recording: Recording) -> BatchRepeats:
     batches = recording.batches
     if batches.seen < 2 * LEAST:
         raise NotApplicable(f"{batches.seen} batches could be told apart; {2 * LEAST} are needed")
+    tally = recording.tally
     return BatchRepeats(
-        "batches that were trained on", batches.seen, batches.distinct, batches.most_common, batches.in_a_row, False
+        "batches that were trained on",
+        batches.seen,
+        batches.distinct,
+        batches.most_common,
+        batches.in_a_row,
+        one_pass=False,
+        is_inner=begins_again(recording) or tally.evaluation_passes > tally.training_passes,
     )
+
+
+def begins_again(recording: Recording) -> bool:
+    """Whether an inner loop begins again and again: something else than the optimizer puts other weights there.
+
+    Where it does so at most steps it is part of each, as where weights are clamped.
+    """
+    early = min(recording.steps, ALL_AT_FIRST)
+    return OFTEN <= len(recording.tally.changed_outside) <= early / 2
 
 
 @recorded

@@ -8,6 +8,7 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossCourse, Recording, Series
+from nbdebug.recorded.loop import begins_again
 from nbdebug.recorded.weights import largest_growth, median_update
 from nbdebug.registry import recorded
 
@@ -57,6 +58,7 @@ def loss_course(recording: Recording) -> LossCourse:
         looked_for_spikes=len(loss.exact),
         warming_up=_warms_up(recording),
         others=recording.tally.rivals,
+        begins_again=begins_again(recording) or _repeats(recording),
         moved=median_update(recording),
         opening=float(np.median(values[:OPENING])),
         grown=largest_growth(recording),
@@ -102,6 +104,12 @@ def _spikes(loss: Series, start: float, noise: float) -> tuple[tuple[tuple[int, 
         rest = values[index + 1 : index + 1 + AFTER]
         lasting += bool(len(rest) and rest.mean() > around + 3 * noise)
     return tuple(found), lasting
+
+
+def _repeats(recording: Recording) -> bool:
+    """Whether most steps are made on the batch of the step before, so that each new one comes as a surprise."""
+    batches = recording.batches
+    return batches.distinct > 2 and batches.again > batches.seen / 2
 
 
 def _warms_up(recording: Recording) -> bool:

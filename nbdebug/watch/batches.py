@@ -27,8 +27,8 @@ class Batches:
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
         self.first: dict[int, int] = {}  # by the number of the pass, with the same marks on every process
-        self._last, self._run = 0, 0
-        self.seen = self.longest = 0
+        self._last, self._run, self._place = 0, 0, -1
+        self.seen = self.longest = self.again = 0
 
     def see(self, args: Any, kwargs: Any, place: int = 0) -> None:
         """Count the batch that a pass begins with; the place is the number of the pass."""
@@ -41,7 +41,8 @@ class Batches:
         self.seen += 1
         if len(self.first) < FIRST:
             self.first[place] = mark
-        self._run = self._run + 1 if mark == self._last else 1
+        self.again += mark == self._last and place == self._place + 1
+        self._run, self._place = self._run + 1 if mark == self._last else 1, place
         self._last, self.longest = mark, max(self.longest, self._run)
         if mark in self._known or len(self._known) < MOST:
             self._known[mark] = self._known.get(mark, 0) + 1
@@ -49,7 +50,7 @@ class Batches:
     def tally(self) -> BatchTally:
         """Give the counts."""
         most = max(self._known.values(), default=0)
-        return BatchTally(self.seen, len(self._known), self.longest, most, len(self._known) >= MOST)
+        return BatchTally(self.seen, len(self._known), self.longest, most, len(self._known) >= MOST, self.again)
 
 
 def _mark(tensor: torch.Tensor) -> int:

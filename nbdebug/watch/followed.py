@@ -12,7 +12,9 @@ from nbdebug.watch.norms import Gradients, Norms
 from nbdebug.watch.sample import Sample
 from nbdebug.watch.weights import WeightViews
 
-__all__ = ["Followed", "about_equal", "is_clear", "marks"]
+__all__ = ["Followed", "about_equal", "are_same", "heads", "is_clear", "marks"]
+
+HEAD = 64  # values of a parameter that stand for all
 
 
 @dataclass
@@ -41,6 +43,18 @@ class Followed:
     sample: Sample | None = None
     has_closure: bool = False
     depth: int = 0  # of steps in steps: one of a class that calls the `step` of its parent is two
+    left_at: list[torch.Tensor] = field(default_factory=list)  # some values of the weights after the last step
+
+
+def heads(parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Copy some values of each parameter; none of one that lies on a device, which would be waited for."""
+    plain = [p.detach() for p in parameters if p.device.type == "cpu" and p.layout is torch.strided]
+    return [p.reshape(-1)[:HEAD].clone() if p.is_contiguous() else p.flatten()[:HEAD] for p in plain]
+
+
+def are_same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
+    """Whether these values are the same; nothing is said of a model that was converted in between."""
+    return all(a.dtype is not b.dtype or torch.equal(a, b) for a, b in zip(first, second, strict=False))
 
 
 def marks(gradients: Sequence[torch.Tensor | None], *, are_plain: bool) -> tuple[list[int], list[int]]:

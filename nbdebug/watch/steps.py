@@ -12,7 +12,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.twin.inner_steps import is_inner_step
-from nbdebug.watch.followed import Followed, about_equal, is_clear, marks
+from nbdebug.watch.followed import Followed, about_equal, are_same, heads, is_clear, marks
 from nbdebug.watch.hooks import is_in_step, scaler_of_step
 from nbdebug.watch.passes import Passes
 from nbdebug.watch.sample import NO_SCALE, Sample
@@ -42,6 +42,7 @@ class Steps:
         self.strangers: Counter[str] = Counter()  # steps of optimizers that hold nothing of the model
         self.scale: torch.Tensor | None = None
         self.discarded = 0
+        self.outside: list[int] = []  # of the first steps those before which something else had changed the weights
         self._unused = 0  # backward passes since any optimizer stepped
         self._in_step = False  # where a closure makes backward passes of its own
         self._handles: list[Any] = []
@@ -145,6 +146,8 @@ class Steps:
         if self.pace is None or (one is not self.pace and self._takes_over(one, self.pace)):
             self.pace = one
         self._in_step = True
+        if one.left_at:
+            self._look_outside(one)
         one.has_closure = (len(args) > 1 or bool(kwargs)) and any(map(callable, (*args[1:], *kwargs.values())))
         if not one.has_closure:
             self._judge(one)
@@ -152,6 +155,12 @@ class Steps:
         if self.passes.due:
             one.sample = self._measured_before(one)
         self._began = perf_counter()
+
+    def _look_outside(self, one: Followed) -> None:
+        """Note whether the weights are as the last step of this optimizer left them."""
+        if one is self.pace and not are_same(one.left_at, heads(one.probes)):
+            self.outside.append(self.step)
+        one.left_at = []
 
     def _takes_over(self, one: Followed, pace: Followed) -> bool:
         """Whether an optimizer stands in the place of the one that set the pace: made anew, or the only one left."""
@@ -237,6 +246,8 @@ class Steps:
         if one.has_closure:
             self._judge(one)
         one.steps += 1
+        if self.passes.is_early:
+            one.left_at = heads(one.probes)
         self._unused, self._in_step = 0, False
         one.backwards, one.cleared, one.raw = 0, False, None
         sample, one.sample = one.sample, None
