@@ -14,7 +14,13 @@ LEARN = Stage(
             "own-loop",
             "Does your training step do what it should?",
             "A loop with one line missing runs, prints a loss and learns nothing.",
-            ("step-never-taken", "gradients-accumulate", "clipping-too-tight", "graph-kept-alive"),
+            (
+                "step-never-taken",
+                "gradients-accumulate",
+                "gradients-discarded",
+                "clipping-too-tight",
+                "graph-kept-alive",
+            ),
         ),
         Step(
             "optimizer",

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 from nbdebug.errors import NotApplicable
 
-__all__ = ["EPS_STORED", "Clipping", "Loop", "LoopFacts", "LoopStep", "OptimizerFacts", "Schedule"]
+__all__ = ["EPS_STORED", "Clipping", "Loop", "LoopFacts", "LoopStep", "LostPasses", "OptimizerFacts", "Schedule"]
 
 EPS_STORED = "eps as stored"
+
+
+@dataclass(frozen=True)
+class LostPasses:
+    """Backward passes whose gradients were cleared before any optimizer used them; `usual` is how many a step had."""
+
+    judged: int  # steps
+    with_loss: int
+    usual: int
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,7 @@ class StepTally:
     rivals: int = 0  # of these, that come with backward passes of their own
     late_steps: int = 0  # whose only gradients came before their forward pass
     strangers: tuple[tuple[str, int], ...] = ()  # optimizers that stepped and hold nothing of the model
+    lost_passes: tuple[tuple[int, int], ...] = ()  # as `backwards_per_step`: passes in vain, of steps looked at closely
     changed_outside: tuple[int, ...] = ()  # of the first steps those before which something else changed the weights
 
 

@@ -9,6 +9,7 @@ from nbdebug.evidence import (
     BatchRepeats,
     Clipping,
     LoopFacts,
+    LostPasses,
     OptimizerCoverage,
     Pace,
     Recording,
@@ -22,6 +23,7 @@ __all__ = [
     "begins_again",
     "clipping_recorded",
     "loop_facts_recorded",
+    "lost_passes_recorded",
     "optimizer_coverage_recorded",
     "pace_recorded",
     "schedule_recorded",
@@ -62,6 +64,17 @@ def loop_facts_recorded(recording: Recording) -> LoopFacts:
         graphs_over=over,
         late=tally.late_steps > tally.steps / 2,
     )
+
+
+@recorded
+def lost_passes_recorded(recording: Recording) -> LostPasses:
+    """Count the steps before which gradients were made and cleared again."""
+    counts = dict(recording.tally.lost_passes)
+    judged = sum(counts.values())
+    if judged < LEAST:
+        raise NotApplicable(f"the gradients of {judged} of the first steps were looked at closely; {LEAST} are needed")
+    lost = {number: steps for number, steps in counts.items() if number}
+    return LostPasses(judged, sum(lost.values()), max(lost, key=lambda number: lost[number], default=0))
 
 
 @recorded

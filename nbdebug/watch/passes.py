@@ -116,6 +116,7 @@ class Passes:
             self.outputs = []
         self.passes = self.step_backwards = self.fresh_backwards = 0
         self.asked_gradients = False
+        self.asks_inputs = False  # whether anybody wants a gradient of what goes in, as an attack does
         self._backward_began = 0.0
         self._open.clear()
 
@@ -183,6 +184,8 @@ class Passes:
             self.seconds[0] += now - self.mark
             if self.looks_at_batch:
                 self.batches.see(args, kwargs, self.training_passes)
+        if self.is_early and not self.asks_inputs:
+            self.asks_inputs = any(t.requires_grad for t in (*args, *kwargs.values()) if isinstance(t, _TENSOR))
         self.passes += 1
         # Some put a part that stays as it is into eval mode, by way of the whole.
         self.eval_mode = not module.training and not any(part.training for part in module.modules())

@@ -69,6 +69,7 @@ def _tally(recorder: Recorder) -> StepTally:
         rivals=sum(one.alone > one.steps / 2 for one in steps.followed.values() if one is not steps.pace),
         late_steps=steps.late,
         strangers=tuple(steps.strangers.items()),
+        lost_passes=tuple(sorted(steps.lost.items())),
         changed_outside=tuple(steps.outside),
     )
 

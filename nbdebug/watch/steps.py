@@ -42,6 +42,8 @@ class Steps:
         self.strangers: Counter[str] = Counter()  # steps of optimizers that hold nothing of the model
         self.scale: torch.Tensor | None = None
         self.discarded = 0
+        self.lost: Counter[int] = Counter()  # backward passes in vain, of the first steps whose gradients were measured
+        self._lost_now = 0  # since the last step, with the weights as they are
         self.outside: list[int] = []  # of the first steps those before which something else had changed the weights
         self._unused = 0  # backward passes since any optimizer stepped
         self._in_step = False  # where a closure makes backward passes of its own
@@ -101,6 +103,7 @@ class Steps:
     def _backward_begins(self) -> None:
         if self._unused and not self._in_step and self._all_cleared():
             self.discarded += 1
+            self._lost_now += self.pace is not None and are_same(self.pace.left_at, heads(self.pace.probes))
             del self.passes.losses[:-1]
             self._unused = 0
         self._unused += 1
@@ -218,6 +221,10 @@ class Steps:
         gradients = [p.grad for p in one.parameters]
         now = marks(gradients, are_plain=one.gradients.are_plain)
         same = one.raw is not None and one.marks == now and not self._silent_change
+        if one is self.pace and self.passes.is_early and one.steps:
+            # Who attacks the inputs or puts gradients together by hand needs them all.
+            is_in_vain = same and not self.passes.asks_inputs
+            self.lost[self._lost_now if is_in_vain else 0] += 1
         if same and one.measured > SURELY and one.measured % VERIFIED:
             sample.used = one.raw
         else:
@@ -248,7 +255,7 @@ class Steps:
         one.steps += 1
         if self.passes.is_early:
             one.left_at = heads(one.probes)
-        self._unused, self._in_step = 0, False
+        self._unused, self._in_step, self._lost_now = 0, False, 0
         one.backwards, one.cleared, one.raw = 0, False, None
         sample, one.sample = one.sample, None
         self.on_step(one, seconds, sample)
