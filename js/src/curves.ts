@@ -56,6 +56,32 @@ export interface Range {
   high: number;
 }
 
+/** The part of a curve within some steps, with the points at which it enters and leaves: a line may pass through alone. */
+export function within(curve: Curve, { low, high }: Range): Curve {
+  const places: [before: number, after: number, part: number][] = [];
+  curve.steps.forEach((step, i) => {
+    if (step >= low && step <= high) places.push([i, i, 0]);
+    const next = curve.steps[i + 1];
+    if (next === undefined || (curve.values[i] ?? null) === null || (curve.values[i + 1] ?? null) === null)
+      return;
+    for (const edge of [low, high]) {
+      if (step < edge && edge < next) places.push([i, i + 1, (edge - step) / (next - step)]);
+    }
+  });
+  const at = (values: readonly (number | null)[]): (number | null)[] =>
+    places.map(([before, after, part]) => {
+      const [a, b] = [values[before] ?? null, values[after] ?? null];
+      return a === null || b === null ? null : a + part * (b - a);
+    });
+  return {
+    ...curve,
+    steps: at(curve.steps) as number[],
+    values: at(curve.values),
+    low: curve.low && at(curve.low),
+    high: curve.high && at(curve.high),
+  };
+}
+
 /** The range of all values within some steps, with a little room; on a logarithmic axis only what is positive. */
 export function spanOf(curves: readonly Curve[], steps: Range, log: boolean): Range {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];

@@ -1,6 +1,6 @@
 // One plot of curves over steps in SVG. Its elements stay and only their places change, so that nothing flickers.
 
-import { type Curve, gaps, type Range, smoothed, spanOf, ticks } from "./curves";
+import { type Curve, gaps, type Range, smoothed, spanOf, ticks, within } from "./curves";
 import { s, short } from "./dom";
 import { through } from "./sparks";
 
@@ -54,14 +54,16 @@ export class Plot {
     return steps.low + Math.min(1, Math.max(0, part)) * (steps.high - steps.low);
   }
 
-  draw(drawing: Drawing, width: number): void {
+  draw(given: Drawing, width: number): void {
     this.width = Math.max(240, width);
-    const { steps, log, curves } = drawing;
-    const bottom = this.height - (drawing.withSteps ? 20 : 6);
-    const smooth = curves.map((curve) => ({
-      ...curve,
-      values: smoothed(curve.values, curve.values.length < FEW ? 0 : drawing.smooth),
-    }));
+    const { steps, log } = given;
+    const bottom = this.height - (given.withSteps ? 20 : 6);
+    const smooth = given.curves.map((curve) => {
+      const values = smoothed(curve.values, curve.values.length < FEW ? 0 : given.smooth);
+      return within({ ...curve, values }, steps);
+    });
+    const curves = given.curves.map((curve) => within(curve, steps));
+    const drawing = { ...given, curves };
     const span = spanOf(drawing.smooth > 0.5 ? smooth : curves, steps, log);
     const scale = (v: number): number => (log ? Math.log10(Math.max(v, 1e-300)) : v);
     const [low, high] = [scale(span.low), scale(span.high)];
@@ -102,16 +104,9 @@ export class Plot {
   }
 
   private paths(drawing: Drawing, smooth: Curve[], x: (v: number) => number, y: (v: number) => number): void {
-    const inside = (curve: Curve, values: (number | null)[]): (number | null)[] =>
-      values.map((value, i) => {
-        const step = curve.steps[i] ?? Number.NaN;
-        const out =
-          step < drawing.steps.low || step > drawing.steps.high || (drawing.log && (value ?? 0) <= 0);
-        return out ? null : value;
-      });
-    const line = (curve: Curve, values: (number | null)[]): string =>
+    const line = (curve: Curve): string =>
       through(
-        inside(curve, values),
+        curve.values.map((value) => (drawing.log && (value ?? 0) <= 0 ? null : value)),
         (i) => x(curve.steps[i] ?? 0).toFixed(1),
         (v) => y(v).toFixed(1),
       );
@@ -119,11 +114,11 @@ export class Plot {
     reuse(this.lines, drawing.curves.length);
     drawing.curves.forEach((curve, i) => {
       const ink = INKS[i % INKS.length] ?? "currentColor";
-      const raw = drawing.smooth > 0 ? line(curve, curve.values) : "";
+      const raw = drawing.smooth > 0 ? line(curve) : "";
       set(this.bands.children[2 * i], { d: area(curve, x, y, drawing), fill: ink, "fill-opacity": 0.14 });
       set(this.bands.children[2 * i + 1], { d: raw, fill: "none", stroke: ink, "stroke-opacity": 0.3 });
       set(this.lines.children[i], {
-        d: line(curve, (smooth[i] ?? curve).values),
+        d: line(smooth[i] ?? curve),
         stroke: ink,
         "stroke-width": 1.8,
         "stroke-linejoin": "round",
@@ -171,13 +166,7 @@ function area(curve: Curve, x: (v: number) => number, y: (v: number) => number, 
   if (low === null || high === null) return "";
   const points = steps.flatMap((step, i) => {
     const [a, b] = [low[i] ?? null, high[i] ?? null];
-    const out =
-      step < drawing.steps.low ||
-      step > drawing.steps.high ||
-      a === null ||
-      b === null ||
-      (drawing.log && a <= 0);
-    return out ? [] : [[x(step), y(a as number), y(b as number)] as const];
+    return a === null || b === null || (drawing.log && a <= 0) ? [] : [[x(step), y(a), y(b)] as const];
   });
   if (points.length < 2) return "";
   const up = points.map(([at, , top]) => `${at.toFixed(1)} ${top.toFixed(1)}`);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { gaps, smoothed, spanOf, ticks, toCurve, zoomed } from "../src/curves";
+import { gaps, smoothed, spanOf, ticks, toCurve, within, zoomed } from "../src/curves";
 
 describe("toCurve", () => {
   it("reads names of numbers as gaps, and rubbish as an empty curve", () => {
@@ -19,6 +19,32 @@ describe("gaps", () => {
   it("are marked within the steps that are shown, not closer than asked", () => {
     expect(gaps(curve, { low: 0, high: 4 }, (step) => 5 * step, 9)).toEqual([5, 15]);
     expect(gaps(curve, { low: 2, high: 2 }, (step) => 5 * step, 9)).toEqual([10]);
+  });
+});
+
+describe("within", () => {
+  it("adds the points at which a curve enters and leaves", () => {
+    const cut = within(toCurve({ steps: [0, 10, 20], values: [0, 1, 0], low: [0, 1, 0], high: [2, 3, 2] }), {
+      low: 5,
+      high: 15,
+    });
+    expect(cut.steps).toEqual([5, 10, 15]);
+    expect(cut.values).toEqual([0.5, 1, 0.5]);
+    expect(cut.high).toEqual([2.5, 3, 2.5]);
+  });
+
+  it("keeps a line that only passes through, such as a learning rate that never changes", () => {
+    const cut = within(toCurve({ steps: [0, 100], values: [0.01, 0.01] }), { low: 40, high: 60 });
+    expect([cut.steps, cut.values]).toEqual([
+      [40, 60],
+      [0.01, 0.01],
+    ]);
+  });
+
+  it("makes up nothing beside a gap, and leaves whole what lies inside", () => {
+    const broken = toCurve({ steps: [0, 10, 20], values: [1, "NaN", 3] });
+    expect(within(broken, { low: 5, high: 20 }).steps).toEqual([10, 20]);
+    expect(within(broken, { low: 0, high: 20 }).values).toEqual([1, null, 3]);
   });
 });
 
