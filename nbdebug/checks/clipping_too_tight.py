@@ -13,7 +13,7 @@ from nbdebug.registry import check
 __all__ = ["clipping_too_tight"]
 
 
-@check(explains=("batch-not-memorised", "loss-flat"))
+@check(explains=("batch-not-memorised", "loss-flat", "update-ratio-off"))
 def clipping_too_tight(
     clipping: Clipping,
     *,

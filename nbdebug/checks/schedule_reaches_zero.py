@@ -17,6 +17,10 @@ LONGER = Remedy(
     "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs * len(loader))",
     Patch("slow-schedule", {"times": 100}),
 )
+ONCE_AN_EPOCH = Remedy(
+    "If the schedule counts epochs, step it once an epoch: behind the loop over the batches and not inside it.",
+    "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n    scheduler.step()",
+)
 CONSTANT = Remedy(
     "Train at one rate first; a schedule can come when that works.",
     "scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)",
@@ -24,13 +28,13 @@ CONSTANT = Remedy(
 )
 
 
-@check(explains=("batch-not-memorised", "learning-rate-too-low", "loss-flat"))
+@check(explains=("batch-not-memorised", "learning-rate-too-low", "loss-flat", "update-ratio-off"))
 def schedule_reaches_zero(
     schedule: Schedule,
     *,
     nothing: float = 1e-4,  # of the highest rate: cosine and linear schedules end near 0, but at their end
     within: int = 50,  # steps of the scheduler: fewer than any real training takes
-    wasted: int = 100,  # steps of a real training after the rate has come to nothing, and at least half of all
+    wasted: int = 50,  # steps of a real training after the rate has come to nothing, and at least half of all
 ) -> Iterator[Finding]:
     """The scheduler takes the learning rate to nothing after a few steps.
 
@@ -56,7 +60,7 @@ def schedule_reaches_zero(
     if low is not None and schedule.places:
         step, last = schedule.places[low], schedule.places[-1]
         if last - step >= max(wasted, last / 2):
-            what = f"fell to {schedule.rates[low]:.2g} by step {step} and stayed there for {last - step} steps"
+            what = f"fell to {schedule.rates[low]:.2g} by step {step} and stayed below in all {last - step} since"
             yield _finding(schedule, step, what, "suspect")
         return
     if low is None or low > within:
@@ -93,4 +97,6 @@ def _remedies(schedule: Schedule, step: int) -> tuple[Remedy, ...]:
     """Give what to try: another length does not help a rate that begins at nothing, and is not tried within a step."""
     if not step:
         return (CONSTANT,)
-    return (replace(LONGER, patch=None) if schedule.in_step or schedule.places else LONGER, CONSTANT)
+    if schedule.places:
+        return (ONCE_AN_EPOCH, replace(LONGER, patch=None), CONSTANT)
+    return (replace(LONGER, patch=None) if schedule.in_step else LONGER, CONSTANT)

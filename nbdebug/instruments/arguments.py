@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any, Literal
 
 from torch import nn
@@ -10,6 +11,8 @@ from nbdebug.errors import BadInput
 
 __all__ = ["Of", "checked_tap", "predicate", "whole_number"]
 
+KINDS = ("input", "output", "gradient")
+USUAL = {"every": 1, "keep": 1, "history": 10_000, "times": 1}
 Of = Literal["input", "output", "gradient"]
 
 
@@ -22,14 +25,14 @@ def checked_tap(model: Any, *, of: str, pick: Any, **counts: Any) -> None:
             expected="a torch.nn.Module",
             do='write nbdebug.tap(model, "encoder.3")',
         )
-    if of not in ("input", "output", "gradient"):
+    if of not in KINDS:
         raise BadInput(
             f"of={of!r}",
             where="tap",
             expected="'input', 'output' or 'gradient'",
-            do="make one tap for each; they do not disturb each other",
+            do=_nearest(of),
         )
-    predicate("tap: pick", pick, optional=True)
+    predicate("tap: pick", pick, optional=True, expected="a function that gives one tensor", do="lambda out: out[0]")
     for name, count in counts.items():
         whole_number("tap", name, count, least=0 if name == "keep" else 1)
 
@@ -38,16 +41,31 @@ def whole_number(where: str, name: str, count: Any, *, least: int = 1) -> None:
     """Refuse a count that counts nothing."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise BadInput(
-            f"{name}={count!r}", where=where, expected=f"a whole number from {least} on", do=f"write {name}=1"
+            f"{name}={count!r}",
+            where=where,
+            expected=f"a whole number from {least} on",
+            do=f"write {name}={USUAL[name]}",
         )
 
 
-def predicate(where: str, function: Any, *, optional: bool = False) -> None:
+def _nearest(of: Any) -> str:
+    near = difflib.get_close_matches(str(of), KINDS, n=1, cutoff=0.4)
+    return f"write of={near[0]!r}" if near else "make one tap for each; they do not disturb each other"
+
+
+def predicate(
+    where: str,
+    function: Any,
+    *,
+    optional: bool = False,
+    expected: str = "a function of the value",
+    do: str = "lambda value: value.abs().max() > 10",
+) -> None:
     """Refuse a condition that cannot be called."""
     if not callable(function) and not (optional and function is None):
         raise BadInput(
             f"a {type(function).__name__} cannot be asked",
             where=where,
-            expected="a function of the value",
-            do="write for example lambda value: value.abs().max() > 10",
+            expected=expected,
+            do=f"write for example {do}",
         )

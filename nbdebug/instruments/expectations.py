@@ -21,7 +21,7 @@ from nbdebug.instruments.words import (
     checked_words,
 )
 
-__all__ = ["Expectation", "ExpectationFailed", "expectations"]
+__all__ = ["Expectation", "ExpectationFailed", "expectations", "one_answer"]
 
 Size = Any  # a number, a letter, None for any size, or ... for any dimensions
 
@@ -159,6 +159,12 @@ def _monotone(direction: str) -> Expectation:
     return Expectation(f"values {direction} along the last dimension", fault)
 
 
+def one_answer(error: Exception) -> str:
+    """Say what to write where a condition gives a whole tensor of answers."""
+    is_many = isinstance(error, RuntimeError) and "Boolean value of Tensor" in str(error)
+    return "; ask for one answer, as in (value < 3).all() or (value > 0).any()" if is_many else ""
+
+
 def _custom(holds: Callable[[torch.Tensor], Any]) -> Expectation:
     says = getattr(holds, "__name__", type(holds).__name__)
 
@@ -166,6 +172,6 @@ def _custom(holds: Callable[[torch.Tensor], Any]) -> Expectation:
         try:
             return "" if bool(holds(value)) else f"it does not hold for {first_values(value)}"
         except Exception as error:
-            return f"it could not be asked: {type(error).__name__}: {error}"
+            return f"it could not be asked: {type(error).__name__}: {error}{one_answer(error)}"
 
     return Expectation("your condition to hold" if says == "<lambda>" else f"{says} to hold", fault)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from nbdebug.errors import plainly
+from nbdebug.errors import BadInput, plainly
 from nbdebug.instruments.arguments import Of, checked_tap, predicate, whole_number
-from nbdebug.instruments.expectations import Expectation, ExpectationFailed, expectations
+from nbdebug.instruments.expectations import Expectation, ExpectationFailed, expectations, one_answer
 from nbdebug.instruments.gradients import GradientHooks
 from nbdebug.instruments.names import chosen
 from nbdebug.instruments.reading import Reading
@@ -71,17 +72,37 @@ class Tap:
         self._steps = Steps()
         self._broken: set[str] = set()  # modules where the tap itself failed
         self._graph_handles = GradientHooks()
-        self._handles = [
-            model.register_forward_pre_hook(LiveHook(self._steps.begin)),
-            model.register_forward_hook(LiveHook(self._steps.end), always_call=True),
+        self._model, self._is_taken_back = model, False
+        self._handles: list[Any] = []
+        self._attach()
+
+    def _attach(self) -> None:
+        self._handles += [
+            self._model.register_forward_pre_hook(LiveHook(self._steps.begin)),
+            self._model.register_forward_hook(LiveHook(self._steps.end), always_call=True),
         ]
-        for name, module in modules.items():
+        for name, module in self.modules.items():
             self._handles += self._hooked(name, module)
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Take a tap back whose first task is refused: where nobody holds it, nobody could remove it."""
+        try:
+            yield
+        except BadInput:
+            if self._handles and not (self._prints or self._expected or self._stopper or self.readings):
+                self.remove()
+                self._is_taken_back = True
+            raise
+        if self._is_taken_back:
+            self._is_taken_back = False
+            self._attach()
 
     def print(self, *, every: int = 1, when: Condition | None = None, show: Callable[[str], Any] = print) -> Tap:
         """Print a line of statistics at every `every`-th step, or only when a condition on the value holds."""
-        predicate("tap.print", when, optional=True)
-        whole_number("tap.print", "every", every)
+        with self._asked():
+            predicate("tap.print", when, optional=True)
+            whole_number("tap.print", "every", every)
         self._prints.append((every, when, show))
         return self
 
@@ -104,18 +125,19 @@ class Tap:
         condition of your own. In `shape=("B", 256)` a letter stands for one size, the same at every tapped module
         within a step; `None` stands for any size and `...` for any dimensions.
         """
-        predicate("tap.expect", holds, optional=True)
-        self._expected += expectations(
-            finite=finite,
-            positive=positive,
-            low=low,
-            high=high,
-            shape=shape,
-            dtype=dtype,
-            monotone=monotone,
-            holds=holds,
-            **unknown,
-        )
+        with self._asked():
+            predicate("tap.expect", holds, optional=True)
+            self._expected += expectations(
+                finite=finite,
+                positive=positive,
+                low=low,
+                high=high,
+                shape=shape,
+                dtype=dtype,
+                monotone=monotone,
+                holds=holds,
+                **unknown,
+            )
         return self
 
     def break_when(self, condition: Condition, *, times: int | None = None) -> Tap:
@@ -124,9 +146,10 @@ class Tap:
         For an output it opens at the line that returns it, for an input at the first line, and for a gradient at the
         line that called backward. `times` is how often at most.
         """
-        predicate("tap.break_when", condition)
-        if times is not None:
-            whole_number("tap.break_when", "times", times)
+        with self._asked():
+            predicate("tap.break_when", condition)
+            if times is not None:
+                whole_number("tap.break_when", "times", times)
         if self._stopper is None:
             self._stopper = Stopper(self.of, self._pick, self._reading, self._steps)
             for name, module in self.modules.items():
@@ -227,8 +250,8 @@ class Tap:
         except Exception as error:
             self._broken.add(name)
             warnings.warn(
-                f"the tap on {name} stopped looking, because it failed: {type(error).__name__}: {error}; "
-                "your model goes on untouched",
+                f"the tap on {name} stopped looking, because it failed: {type(error).__name__}: {error}"
+                f"{one_answer(error)}; your model goes on untouched",
                 stacklevel=2,
             )
 

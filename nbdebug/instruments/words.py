@@ -66,7 +66,8 @@ def checked_shape(sizes: Any) -> Sequence[Any]:
     """Give a shape that can be compared."""
     is_list = isinstance(sizes, Sequence) and not isinstance(sizes, str)
     known = is_list and all(
-        s is None or s is ... or (isinstance(s, (int, str)) and not isinstance(s, bool)) for s in sizes
+        s is None or s is ... or isinstance(s, str) or (isinstance(s, int) and not isinstance(s, bool) and s >= 0)
+        for s in sizes
     )
     if not known or sum(s is ... for s in sizes) > 1:
         raise BadInput(

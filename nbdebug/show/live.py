@@ -15,7 +15,7 @@ from nbdebug.report.draw import as_png
 from nbdebug.show import page
 from nbdebug.show.asking import recorded
 from nbdebug.show.view import View
-from nbdebug.watch.showing import LAYER_COLUMNS, NOTHING, is_empty, layer_rows, newest, rate_names
+from nbdebug.watch.showing import LAYER_COLUMNS, is_empty, layer_rows, newest, nothing, rate_names
 
 __all__ = ["LiveView", "show_live"]
 
@@ -67,7 +67,7 @@ class LiveView(View):
             "curves": [_curve(name, series) for name, series in run.scalars.items() if len(series)],
             "rates": [_curve(name, series) for name, series in run.rates.items() if len(series)],
             "findings": list(self._found.values()),
-            "notes": [*([NOTHING] if is_empty(run) else []), *run.unseen],
+            "notes": [*([nothing(run)] if is_empty(run) else []), *run.unseen],
             "empty": is_empty(run),
         }
 
@@ -102,7 +102,7 @@ class LiveView(View):
     def _says(self) -> str:
         run = self._recording
         if is_empty(run):
-            return f"{run.model}: {NOTHING}"
+            return f"{run.model}: {nothing(run)}"
         last = [f"{name} {newest(series)}" for name, series in run.scalars.items() if len(series)]
         return f"{run.model} after {run.tally.steps} steps: {', '.join(last) or 'nothing logged yet'}"
 

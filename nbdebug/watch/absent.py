@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Absent"]
 
+FIRST = 16  # parameters of whose values some are remembered from the beginning
 HEAD = 64  # values of a parameter that are remembered: a step moves them all
 
 
@@ -28,6 +29,7 @@ class Absent:
         self._held = -1  # parameters of the optimizers when the others were looked for
         self._heads: dict[str, torch.Tensor] = {}
         self._reached: set[str] = set()
+        self._first = [_head(p) for _, p in parameters[:FIRST] if _is_trainable(p)]
 
     def look(self) -> None:
         """Look at the parameters that nobody holds; where there are none, as nearly always, it is done at once."""
@@ -40,6 +42,11 @@ class Absent:
             self._heads = {name: self._heads.get(name, _head(p)) for name, p in left.items()}
         if self._heads:
             self._reached |= {name for name, p in self._parameters if name in self._heads and p.grad is not None}
+
+    def has_moved(self) -> bool:
+        """Whether any of the first parameters is no longer what it was at the beginning."""
+        now = [_head(p) for _, p in self._parameters[:FIRST] if _is_trainable(p)]
+        return len(now) == len(self._first) and not all(map(_is_same, self._first, now))
 
     def coverage(self) -> OptimizerCoverage | None:
         """Give what is held and what is missing; None where no optimizer has stepped that is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +41,14 @@ def follow_predictions(live: Live, *inputs: Any, every: int = 20, **named: Any) 
             expected="what nbdebug.watch(model, optimizer) gives",
             do="with nbdebug.watch(model, optimizer) as live: nbdebug.follow_predictions(live, x)",
         )
-    follower = _Follower(live, inputs, named, every)
-    return follower.stop
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise BadInput(
+            f"every is {every!r}",
+            where="follow_predictions",
+            expected="a whole number of steps, 1 or more",
+            do="leave it out to ask every 20 steps",
+        )
+    return _Follower(live, inputs, named, every).start().stop
 
 
 class _Follower:
@@ -54,8 +61,24 @@ class _Follower:
             self.copy: nn.Module = copy_together(self.model).parts[0].eval()
         self.last: torch.Tensor | None = None
         self.next_look = live.step
+        self._handles: list[Any] = []
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def start(self) -> _Follower:
+        """Ask once, so that inputs which the model does not take are refused now, and then whenever it is time."""
+        try:
+            with torch.no_grad(), drawing_nothing():
+                self._answers()
+        except Exception as error:
+            raise BadInput(
+                f"the model fails with these inputs: {type(error).__name__}: {error}",
+                where="follow_predictions: inputs",
+                expected="what the model is called with in the training",
+                do="pass the inputs of one batch as they go into the model, without the labels",
+            ) from error
         self._handles = [self.model.register_forward_pre_hook(LiveHook(self._perhaps_look))]
-        self._unsubscribe = live.subscribe(lambda run: None if run.is_running else self.stop())
+        self._unsubscribe = self.live.subscribe(lambda run: None if run.is_running else self.stop())
+        return self
 
     def stop(self) -> None:
         """Look no more, and take the hook off."""
@@ -67,19 +90,20 @@ class _Follower:
         if self.live.step < self.next_look or not self.live.is_running or not torch.is_grad_enabled():
             return
         self.next_look = self.live.step + self.every
-        with torch.no_grad(), drawing_nothing():
-            answers = self._answers()
+        try:
+            with torch.no_grad(), drawing_nothing():
+                answers = self._answers()
+        except Exception as error:
+            self.stop()
+            warnings.warn(f"nbdebug.follow_predictions ends, because the model failed: {error!r}", stacklevel=2)
+            return
         if answers is not None and self.last is not None and answers.shape == self.last.shape:
             self.live.log(**{CHANGED: _changed(self.last, answers)})
         self.last = answers
 
     def _answers(self) -> torch.Tensor | None:
         held = {**dict(self.model.named_parameters()), **{n: b.clone() for n, b in self.model.named_buffers()}}
-        try:
-            output = main_output(torch.func.functional_call(self.copy, held, self.inputs, self.named))
-        except Exception:
-            self.stop()
-            raise
+        output = main_output(torch.func.functional_call(self.copy, held, self.inputs, self.named))
         return output.detach().clone() if isinstance(output, torch.Tensor) else None
 
 

@@ -13,12 +13,14 @@ from nbdebug.ranking import ranked
 from nbdebug.registry import CheckSpec, ProbeSpec, Registry, registry
 from nbdebug.report import Report
 from nbdebug.report.report import environment, now
+from nbdebug.report.words import plural
 from nbdebug.session import Missing, Session
 from nbdebug.subject import Subject
-from nbdebug.watch.showing import curves
+from nbdebug.watch.showing import curves, nothing
 
 __all__ = ["RecordingSession", "checks_of_recordings", "judged"]
 
+FEW = 20  # steps, with which the checks of the loss and of habits begin to speak
 ENOUGH = 10  # measurements of the layers, with which every check has something to say
 NO_STEP = "No step was recorded: run the training loop inside the block, with the model and optimizer that are watched."
 NO_COPY = "it needs experiments on a copy of the model; nbdebug.diagnose(model, loader) makes them"
@@ -51,7 +53,9 @@ def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | N
 def _about(recording: Recording) -> list[str]:
     """Say that nothing was recorded, or that layers were measured too seldom for the checks that look at them."""
     if not recording.steps:
-        return [NO_STEP]
+        return [f"{nothing(recording)}: call optimizer.step()." if recording.tally.backwards else NO_STEP]
+    if recording.steps < FEW:
+        return [f"Only {plural(recording.steps, 'step')} so far: most checks need {FEW} or more."]
     looks = max((len(layer.mean) for layer in recording.layers.values()), default=0)
     if not 0 < looks < ENOUGH <= recording.steps:
         return []

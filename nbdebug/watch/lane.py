@@ -85,9 +85,7 @@ class Lane:
     def judge(self) -> None:
         """See whether the step that ends now would have fitted."""
         steps, pace = self.recorder.steps, self.recorder.steps.pace
-        self.fits = (
-            pace is not None and self.passes.is_plain and steps.is_plain and "loss" not in self.recorder.explicit
-        )
+        self.fits = pace is not None and self.passes.is_plain and steps.is_plain
         if pace is not None:
             self.optimizer, groups = pace.optimizer, pace.optimizer.param_groups
             self.fits = self.fits and len(groups) <= FEW and all(type(group.get("lr")) is float for group in groups)

@@ -136,9 +136,7 @@ class Live(Run):
         recorder = self._recorder
         new = [name for name in names if name not in recorder.explicit]
         taken = new[: max(MOST_NAMES - len(recorder.explicit), 0)]
-        if taken:
-            recorder.lane.leave()
-            recorder.explicit.update(taken)
+        recorder.explicit.update(taken)
         return new[len(taken) :]
 
     @plainly

@@ -69,10 +69,15 @@ class Passes:
 
     def plan(self, step: int) -> int:
         """Say what is looked at in this step beside the layers; give how many steps there are until anything is."""
-        self.is_early = step < ALL_AT_FIRST
+        self.is_early = self.is_early_at(step)
         self.looks = self.is_early or step % RARELY == 0
         self.looks_at_batch = self.is_early or step % BATCHES_RARELY < 2
         return 0 if self.looks or self.looks_at_batch else -step % RARELY
+
+    @staticmethod
+    def is_early_at(step: int) -> bool:
+        """Whether this is one of the first steps, in which everything is looked at."""
+        return step < ALL_AT_FIRST
 
     @property
     def is_plain(self) -> bool:

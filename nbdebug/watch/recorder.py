@@ -170,7 +170,7 @@ class Recorder:
 
     def _loss_of(self, one: Followed, name: str) -> Any:
         losses = self.passes.losses
-        if not losses or name in self.explicit:
+        if not losses or (one is not self.steps.pace and name in self.explicit):
             return None
         # Those of a closure after the first are trials of the same step.
         loss = losses[0] if len(losses) == 1 or one.has_closure else sum(losses)

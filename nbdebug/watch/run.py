@@ -90,11 +90,12 @@ class Run:
 
         return Run(load(_as_path(path, "nbdebug.watch.load")))
 
+    @plainly
     def to_tensorboard(self, folder: str | Path) -> Path:
         """Write the curves as event files of TensorBoard, which has to be installed."""
         from nbdebug.watch.saving import to_tensorboard
 
-        return to_tensorboard(self.recording(), Path(folder))
+        return to_tensorboard(self.recording(), _as_path(folder, "live.to_tensorboard", "runs/first"))
 
     def __repr__(self) -> str:
         """Give the run in a few lines."""
@@ -115,10 +116,10 @@ class Run:
         return {"text/plain": repr(self), "text/html": as_html(self.recording(), found)}
 
 
-def _as_path(path: Any, where: str) -> Path:
+def _as_path(path: Any, where: str, example: str = "run.npz") -> Path:
     try:
         return Path(path)
     except TypeError:
         raise BadInput(
-            f"the path is {type(path).__name__}", where=where, expected="a path, as text", do=f'{where}("run.npz")'
+            f"the path is {type(path).__name__}", where=where, expected="a path, as text", do=f'{where}("{example}")'
         ) from None

@@ -24,7 +24,7 @@ def save(recording: Recording, path: Path) -> Path:
     """Write a recording; the file appears whole or not at all."""
     if path.suffix.lower() != ".npz":
         raise BadInput(
-            f"{path.name!r} ends in {path.suffix or 'nothing'!r}",
+            f"{path.name!r} " + (f"ends in {path.suffix!r}" if path.suffix else "has no ending"),
             where="live.save",
             expected="a path that ends in .npz",
             do='live.save("run.npz"); for a report, live.report().save("report.html")',

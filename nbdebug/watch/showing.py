@@ -12,7 +12,7 @@ from nbdebug.exhibit import Lines
 from nbdebug.finding import Finding
 from nbdebug.report.words import aligned, figure, plural
 
-__all__ = ["as_html", "as_text", "curves", "is_empty", "layer_rows", "loss_lines", "newest", "rate_names"]
+__all__ = ["as_html", "as_text", "curves", "is_empty", "layer_rows", "loss_lines", "newest", "nothing", "rate_names"]
 
 MOST_ROWS, MOST_POINTS = 12, 400
 LAYER_COLUMNS = ("layer", "mean", "std", "abs max", "zeros", "gradient", "update")
@@ -23,7 +23,7 @@ def as_text(recording: Recording, findings: Sequence[Finding] = ()) -> str:
     """Give the run in a few lines, with a short table of its layers."""
     lines = [f"<nbdebug watch: {recording.model}, {plural(recording.steps, 'step')}>"]
     lines += [f"  {name}: {text}" for name, text in _facts(recording)]
-    lines += [f"  {NOTHING}"] if is_empty(recording) else []
+    lines += [f"  {nothing(recording)}"] if is_empty(recording) else []
     lines += [f"  {finding}" for finding in findings]
     lines += [f"  not seen: {note}" for note in recording.unseen]
     rows = layer_rows(recording)
@@ -34,6 +34,15 @@ def as_text(recording: Recording, findings: Sequence[Finding] = ()) -> str:
 def is_empty(recording: Recording) -> bool:
     """Whether there is nothing to show yet: no step was made, and nothing was logged."""
     return not recording.steps and not any(len(series) for series in recording.scalars.values())
+
+
+def nothing(recording: Recording) -> str:
+    """Say why there is nothing to show: nothing ran, or nobody stepped."""
+    tally = recording.tally
+    if not tally.backwards:
+        return NOTHING
+    passes = f"{tally.training_passes} forward and {tally.backwards} backward passes"
+    return f"{passes} were seen, and no step of the optimizer that is watched"
 
 
 def newest(series: Series) -> str:
@@ -66,8 +75,9 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
     if sum(times.values()):
         shares = ", ".join(f"{name} {seconds / sum(times.values()):.0%}" for name, seconds in times.items())
         facts.append(("time", f"{1000 * sum(times.values()):.3g} ms a step: {shares}"))
-    every = f"layers every {recording.sampled_every:.3g} steps"
-    facts.append(("watching", f"{recording.share:.1%} of the time (budget {recording.budget:.1%}), {every}"))
+    often = "at every step" if recording.sampled_every < 1.005 else f"every {recording.sampled_every:.3g} steps"
+    budget = f"budget for layers {100 * recording.budget:.3g}%"
+    facts.append(("watching", f"{recording.share:.1%} of the time ({budget}), layers {often}"))
     return facts
 
 
@@ -121,7 +131,7 @@ def as_html(recording: Recording, findings: Sequence[Finding] = ()) -> str:
         label = escape(f"The loss over {recording.steps} steps: {_course(recording.loss)}", quote=True)
         parts.append(f'<img src="{as_svg_address(curve, curve.title)}" alt="{label}" width="500">')
     facts = [f"<li>{escape(name)}: {escape(text)}</li>" for name, text in _facts(recording)]
-    facts += [f"<li>{NOTHING}</li>"] if is_empty(recording) else []
+    facts += [f"<li>{escape(nothing(recording))}</li>"] if is_empty(recording) else []
     notes = [f"<li>{escape(str(finding))}</li>" for finding in findings]
     notes += [f"<li>not seen: {escape(note)}</li>" for note in recording.unseen]
     parts.append(f"<ul>{''.join(facts + notes)}</ul>{_table(recording)}")

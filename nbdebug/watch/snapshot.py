@@ -76,6 +76,11 @@ def _tally(recorder: Recorder) -> StepTally:
 
 def _unseen(recorder: Recorder) -> tuple[str, ...]:
     notes = [*recorder.target.unseen, *([recorder.failure] if recorder.failure else [])]
+    if not recorder.steps.step and recorder.passes.backwards and recorder.absent.has_moved():
+        notes.append(
+            "The weights changed all the same: something else trains them. nbdebug.watch(model), without an optimizer, "
+            "follows every one that steps."
+        )
     if recorder.steps.step and "loss" not in recorder.store.scalars:
         notes.append("The loss was not seen: log it with live.log(loss=loss).")
     if recorder.steps.step and not recorder.passes.training_passes:

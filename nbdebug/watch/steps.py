@@ -253,7 +253,7 @@ class Steps:
         if one.has_closure:
             self._judge(one)
         one.steps += 1
-        if self.passes.is_early:
+        if self.passes.is_early_at(self.step + 1):  # a later one may go the short way, which compares nothing
             one.left_at = heads(one.probes)
         self._unused, self._in_step, self._lost_now = 0, False, 0
         one.backwards, one.cleared, one.raw = 0, False, None

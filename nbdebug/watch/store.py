@@ -43,12 +43,15 @@ class Store:
         self.memory_step = -1
         self.left_out: list[str] = []
         self._logged_step = 0
+        self._loss_logged: set[int] = set()  # the newest steps whose loss was logged, which counts and not the one seen
 
     def log(self, step: int, values: dict[str, Any]) -> None:
         """Take numbers of the user's in; their steps never go back, so that the last one of a step is kept."""
         with self.lock:
             self._logged_step = max(step, self._logged_step)
             self.logged.append((self._logged_step, values))
+            if "loss" in values:
+                self._loss_logged.add(self._logged_step)
             if len(self.logged) >= PENDING:
                 self.flush()
 
@@ -88,7 +91,10 @@ class Store:
                 values = np.array([row[2:] for row in rows], np.float64)
                 self.times.extend(steps, values[:, : len(TIMES)])
                 self.extras.extend(steps, values[:, len(TIMES) :])
-            losses = [(row[0], {"loss": row[1]}) for row in rows if row[1] is not None]
+            known = self._loss_logged
+            losses = [(row[0], {"loss": row[1]}) for row in rows if row[1] is not None and row[0] not in known]
+            if rows and known:
+                self._loss_logged = {step for step in known if step > rows[-1][0]}
             self._put_named(self.scalars, losses + logged)
             self._put_named(self.rates, rates)
             self.outputs.put([sample for sample in samples if sample.outputs])

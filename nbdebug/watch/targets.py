@@ -106,9 +106,15 @@ def _named(value: Any, kind: type, where: str, expected: str) -> dict[str, Any]:
             f"got {seen}" + (f" {wrong[0].__name__}, which is a class and not an object" if made else ""),
             where=f"nbdebug.watch({where})",
             expected=expected,
-            do=("make one first" if made else f"pass the {where} that you train") + hint,
+            do=("make one first" if made else _instead(wrong[:1], where)) + hint,
         )
     return named
+
+
+def _instead(wrong: list[Any], where: str) -> str:
+    if wrong and isinstance(wrong[0], nn.Module if where == "optimizer" else torch.optim.Optimizer):
+        return "the model comes first, and then its optimizer"
+    return "pass the model that you train" if where == "model" else "pass the optimizer that trains the model"
 
 
 def _optimizers(optimizer: Any) -> dict[str, torch.optim.Optimizer]:
@@ -222,7 +228,14 @@ def _chosen(found: list[tuple[str, nn.Module]], patterns: Any) -> list[tuple[str
     found = list(reversed(unique.values()))
     if patterns is None:
         return found
-    wanted = [patterns] if isinstance(patterns, str) else [str(pattern) for pattern in patterns]
+    if not isinstance(patterns, (str, Sequence, set, frozenset)) or not all(isinstance(p, str) for p in patterns):
+        raise BadInput(
+            f"layers is {patterns!r}",
+            where="nbdebug.watch(layers)",
+            expected="a name or a pattern of modules as in model.named_modules(), or a list of these",
+            do="layers=['encoder.*', 'head'], or leave it out to watch all of them",
+        )
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
     kept = [(path, module) for path, module in found if any(fnmatchcase(path, pattern) for pattern in wanted)]
     if not kept:
         names = ", ".join(path for path, _ in found[:8])

@@ -140,7 +140,8 @@ def test_without_a_step_it_says_so_in_words() -> None:
     assert WORDS in view.html and WORDS in str(view) and WORDS in str(live) and "every 0 steps" not in str(live)
     assert WORDS in live._repr_mimebundle_()["text/html"]
     assert "run the training loop inside the block" in " ".join(live.report().notes)
-    assert not nbdebug.show_live(run(1)).data["empty"] and not run(1).report().notes
+    assert not nbdebug.show_live(run(1)).data["empty"] and "Only 1 step so far" in run(1).report().notes[0]
+    assert not run(20).report().notes
 
 
 @pytest.mark.usefixtures("own_check")

@@ -185,3 +185,48 @@ def test_logging_without_steps_does_not_pile_up() -> None:
 def test_a_listener_has_to_be_a_function() -> None:
     with pytest.raises(nbdebug.BadInput, match="the listener is int"):
         nbdebug.watch(mlp()).subscribe(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("every", [1, 4, 100])
+def test_a_loss_that_is_logged_counts_at_its_step_and_the_others_are_still_seen(every: int) -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with nbdebug.watch(model, optimizer) as live:
+        live.log(loss=7.0)  # as after an evaluation before the training
+        losses = train(model, optimizer, 120, after_step=lambda: live.step % every or live.log(loss=5.0))
+    found = live.recording().loss
+    logged = [step for step in range(120) if (step + 1) % every == 0]
+    assert found.steps.tolist() == list(range(120))
+    expected = [5.0 if step in logged else loss for step, loss in enumerate(losses)]
+    expected[0] = 5.0 if every == 1 else 7.0
+    assert found.values.tolist() == pytest.approx(expected)
+
+
+def test_a_loss_that_is_logged_within_its_step_counts_also_when_somebody_reads_meanwhile() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with nbdebug.watch(model, optimizer) as live:
+        for number in range(5):
+            x, y = batch(number)
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            live.log(loss=number)
+            live.recording()
+            loss.backward()
+            optimizer.step()
+    assert live.recording().loss.values.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_nan_is_seen_between_two_losses_that_are_logged() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with nbdebug.watch(model, optimizer) as live:
+        for number in range(60):
+            x, y = batch(number)
+            loss = torch.nn.functional.cross_entropy(model(x), y) * (1 if number < 45 else math.nan)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if number % 20 == 0:
+                live.log(loss=loss)
+    finding = next(finding for finding in live.report().findings if finding.check == "non-finite-loss")
+    assert finding.evidence["first step"] == 45
