@@ -14,7 +14,14 @@ __all__ = ["dead_units"]
 
 
 @check(
-    explains=("batch-not-memorised", "untrained-parameters", "vanishing-gradients", "outputs-identical", "loss-flat")
+    explains=(
+        "batch-not-memorised",
+        "untrained-parameters",
+        "vanishing-gradients",
+        "outputs-identical",
+        "loss-flat",
+        "step-never-taken",
+    )
 )
 def dead_units(
     activity: UnitActivity,

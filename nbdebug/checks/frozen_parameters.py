@@ -29,6 +29,8 @@ def frozen_parameters(
 
     What to try: set requires_grad to True for the layers named, or remove the line that freezes them.
     """
+    if reach.is_watched:
+        raise NotApplicable("a watched training shows only parameters that are trained; nbdebug.diagnose looks at all")
     frozen = [p for p in reach.parameters if not p.requires_grad]
     if not frozen:
         return

@@ -18,6 +18,7 @@ def loading_bottleneck(
     *,
     share: float = 0.8,
     seconds: float = 0.1,  # a batch that comes sooner is not worth a process
+    noticed: float = 0.02,  # in a real training less is worth a note
 ) -> Iterator[Finding]:
     """Training waits for the loader most of the time.
 
@@ -30,7 +31,7 @@ def loading_bottleneck(
     """
     waiting = run.loading_seconds / max(run.workers, 1)
     part = waiting / max(waiting + run.training_seconds, 1e-9)
-    if part > share and waiting > seconds:
+    if part > share and waiting > (noticed if run.place else seconds):
         said = (
             f"Between a step and the next forward pass {run.loading_seconds:.2g} s pass"
             if run.place
@@ -40,7 +41,7 @@ def loading_bottleneck(
             f"{said}, and passes and step take {run.training_seconds:.2g} s: {part:.0%} of the time is waiting"
             + (", for the loader or for what else your loop does there." if run.place else "."),
             where="loader",
-            severity="suspect",
+            severity="suspect" if waiting > seconds else "note",
             evidence={
                 "share of waiting": part,
                 "threshold": share,

@@ -34,8 +34,9 @@ def loss_flat(
     What to try: run nbdebug.diagnose(model, loader, …, train_step=…), which looks for the reason: labels that have
     nothing to do with the inputs, a learning rate that is off, parameters that no gradient reaches.
     """
-    if course.others or course.warming_up:
-        raise NotApplicable("models that train against each other, or a learning rate that still rises")
+    course.require_progress()
+    if course.warming_up:
+        raise NotApplicable("the learning rate still rises")
     if course.count < least:
         raise NotApplicable(f"{course.count} steps were recorded; {least} are needed")
     most = course.start - course.now + sigmas * (course.start_error**2 + course.now_error**2) ** 0.5
@@ -45,7 +46,9 @@ def loss_flat(
         return
     yield Finding(
         f"The loss was {course.start:.4g} in the first tenth of {course.count} steps and is {course.now:.4g} in the "
-        f"last: it fell by {max(most, 0) / size:.1%} at most.",
+        f"last: it fell by {max(most, 0) / size:.1%} at most."
+        if most > 0
+        else "last.",
         where="loss",
         severity="suspect",
         evidence={

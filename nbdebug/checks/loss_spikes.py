@@ -31,8 +31,7 @@ def loss_spikes(
 
     What to try: look at the batches of these steps, shuffle the data, lower the learning rate or clip the gradient.
     """
-    if course.others:
-        raise NotApplicable("models that train against each other push each other's losses up")
+    course.require_progress()
     if course.begins_again:
         raise NotApplicable("an inner loop begins again and again, with other weights or with other data")
     if len(course.spikes) < spikes or course.lasting < lasting * len(course.spikes):

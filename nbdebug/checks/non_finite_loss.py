@@ -31,6 +31,8 @@ def non_finite_loss(values: FirstBadValue) -> Iterator[Finding]:
     if values.where:
         name = f"{values.where} ({values.module})" if values.module else values.where
         place = f" The first place that shows it is the {values.what} of {name}, at step {values.where_step}."
+        if values.what == "gradient":
+            place += " The loss was finite there: it is the way back that makes it, as that of a root or a norm of 0."
     elif values.finite_at == values.step:
         place = " The outputs of all layers were finite at that step: the loss itself makes it of them."
     elif values.finite_at is not None:
@@ -56,6 +58,8 @@ def _remedies(values: FirstBadValue) -> tuple[Remedy, ...]:
     clip = Remedy("Clip the gradient.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)")
     if values.grew > RAN_AWAY:
         return (slower, clip, stop)
+    if values.what == "gradient":
+        return (Remedy("Keep roots, norms, powers and divisions away from zero.", "(x + 1e-8).sqrt()"), clip, slower)
     if values.finite_at == values.step:
         return (Remedy("Keep logarithms, roots and divisions of the loss away from zero.", "x.clamp_min(1e-8)"), slower)
     return (stop, slower, clip)

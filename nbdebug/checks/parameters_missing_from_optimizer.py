@@ -30,6 +30,8 @@ def parameters_missing_from_optimizer(
 
     What to try: make the optimizer after the model is complete and in its place, from `model.parameters()`.
     """
+    if reach is not None and reach.is_watched:  # which knows of what the optimizer holds, and of nothing else
+        reach = None
     asleep = {p.name for p in reach.parameters if not p.is_reached} if reach is not None else set()
     missing = [name for name in coverage.missing if name not in asleep]
     if not missing:

@@ -12,6 +12,8 @@ from nbdebug.registry import check
 
 __all__ = ["saturated_units"]
 
+NONE_SEEN = "no activation with a floor and a ceiling was seen"
+
 
 @check(explains=("batch-not-memorised", "vanishing-gradients", "untrained-parameters"))
 def saturated_units(
@@ -34,7 +36,8 @@ def saturated_units(
     """
     bounded = [layer for layer in activity.layers if layer.bounded]
     if not bounded:
-        raise NotApplicable("no activation with a floor and a ceiling was seen")
+        why = "it takes single units, which nbdebug.diagnose looks at" if activity.unit == "looks" else NONE_SEEN
+        raise NotApplicable(why)
     for layer in bounded:
         if layer.units >= least_units and layer.saturated > share * layer.units:
             yield _finding(layer, bounded, share)

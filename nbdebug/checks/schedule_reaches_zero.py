@@ -28,7 +28,7 @@ CONSTANT = Remedy(
 )
 
 
-@check(explains=("batch-not-memorised", "learning-rate-too-low", "loss-flat", "update-ratio-off"))
+@check(explains=("batch-not-memorised", "learning-rate-too-low", "loss-flat", "update-ratio-off", "step-never-taken"))
 def schedule_reaches_zero(
     schedule: Schedule,
     *,

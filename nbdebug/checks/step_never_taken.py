@@ -10,6 +10,10 @@ from nbdebug.registry import check
 
 __all__ = ["step_never_taken"]
 
+NO_BACKWARD = (
+    "no backward pass goes through the model: loss.backward() is never called, or the loss is cut off from the model "
+    "(by .item(), .detach() or a new tensor)"
+)
 LOOP = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\noptimizer.step()"
 
 
@@ -76,8 +80,8 @@ def _fails(loop: LoopFacts) -> Finding:
 
 
 def _reason(loop: LoopFacts) -> str:
-    if not loop.backwards:
-        return "loss.backward() is never called, so there are no gradients"
+    if not loop.backwards:  # gradients may be written by hand
+        return "" if loop.moved else NO_BACKWARD
     if not loop.steps:
         return "optimizer.step() is never called"
     if loop.idle >= loop.steps:

@@ -22,7 +22,8 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
 
     nbdebug runs several batches forward and back, follows the gradient to every parameter that asks for one, and
     replaces the values of those that got none, to see whether the answer depends on them. A gradient that is exactly
-    zero is given a few steps to come to life, as it does behind layers that start at zero.
+    zero is given a few steps to come to life, as it does behind layers that start at zero. In a training that it
+    watches it names what the optimizer holds and no gradient ever came to, though its layer takes part.
 
     Why it matters: the layers before a cut stay as they were initialised while those after it learn to live with
     them. The loss falls, only not as far as it could, and nothing warns.
@@ -35,6 +36,9 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
         raise NotApplicable("no parameter asks for a gradient; see frozen-parameters")
     if len(silent) == len(reach.trainable) and reach.output_has_gradient:
         raise NotApplicable("no gradient comes out of the loss at all, though the outputs could take one")
+    if reach.is_watched:
+        yield from _in_training(silent, reach)
+        return
     matter = {p.name for p in silent if (p.influence or 0.0) > influence}
     known = {p.name: p for p in silent}
     inside = [name for cut in reach.cuts if cut.inside for name in cut.parameters if name in matter]
@@ -49,6 +53,31 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
     unused = [p.name for p in silent if p.name not in matter]
     for path, names in parts_of(unused, [p.name for p in reach.parameters if p.name not in unused]).items():
         yield _unused(path, [known[name] for name in names], reach)
+
+
+def _in_training(silent: Sequence[ParameterReach], reach: GradientReach) -> Iterator[Finding]:
+    names = [p.name for p in silent]
+    known = {p.name: p for p in silent}
+    for path, own in parts_of(names, [p.name for p in reach.parameters if p.name not in known]).items():
+        group = [known[name] for name in own]
+        taking_part = [p for p in group if p.calls and not p.is_copy]
+        how = "though their layers take part in the forward pass" if taking_part else "and their layers are not called"
+        if any(p.is_copy for p in group):
+            how = "and something else moves them"
+        yield Finding(
+            f"The optimizer holds {_count(group)}, but no gradient came to them in {reach.batches} steps, {how}.",
+            where=path,
+            severity="suspect" if taking_part else "note",
+            evidence={"parameters": own, "steps": reach.batches, "threshold": "any gradient at all", "source": SOURCE},
+            remedies=(
+                Remedy(
+                    "Look behind the layer for detach(), .data, .item(), numpy() or no_grad, or for a result that "
+                    "nobody uses; nbdebug.diagnose says where the way ends.",
+                    "nbdebug.diagnose(model, loader, loss_fn, optimizer)",
+                ),
+                Remedy("If they are meant to stay as they are, say so.", "part.requires_grad_(False)"),
+            ),
+        )
 
 
 def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: GradientReach) -> Finding:

@@ -13,6 +13,8 @@ from nbdebug.registry import check
 
 __all__ = ["update_ratio_off"]
 
+MOST = 1e4  # times the learning rate: more is no slip of a digit
+
 
 @check(
     explains=(
@@ -43,6 +45,8 @@ def update_ratio_off(
     neighbours'.
     """
     known = [(name, ratio) for name, ratio in run.ratios if math.isfinite(ratio)]
+    # Where others move, what does not is frozen or nothing comes to it: no learning rate changes that.
+    known = [(name, ratio) for name, ratio in known if ratio > 0] or known
     if not known:
         raise NotApplicable("no weight matrix was trained")
     middle = sorted(ratio for _, ratio in known)[len(known) // 2]
@@ -75,6 +79,11 @@ def update_ratio_off(
 
 
 def _remedy(factor: float) -> Remedy:
+    if factor > MOST:
+        return Remedy(
+            "Look for the reason first: a rate or a schedule that came to nothing, clipping, gradients that hardly "
+            "come through. No learning rate makes up for that."
+        )
     return Remedy(
         f"Multiply the learning rate by about {factor:.0e}.",
         f'for group in optimizer.param_groups:\n    group["lr"] *= {factor:.0e}',

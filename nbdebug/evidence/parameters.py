@@ -85,6 +85,7 @@ class GradientReach:
     loss_has_gradient: bool
     output_has_gradient: bool
     optimizer_given: bool
+    is_watched: bool = False  # in a real training, in which nobody replaces values; then `batches` counts steps
 
     @property
     def trainable(self) -> tuple[ParameterReach, ...]:
@@ -137,3 +138,4 @@ class OptimizerCoverage:
     strays: tuple[tuple[int, ...], ...]
     elsewhere: tuple[str, ...]
     all_reached: bool = False
+    waiting: tuple[str, ...] = ()  # held, and no gradient ever came, in a training that was watched

@@ -163,7 +163,7 @@ class BatchTally:
     """Which batches were seen, told apart by a sample of their values.
 
     `in_a_row` is the longest run of the same batch; once `distinct` reached its limit, new ones are not remembered.
-    `again` counts passes on the batch of the pass before.
+    `again` counts passes on the batch of the pass before, and `places` the passes of the training that one came with.
     """
 
     seen: int = 0
@@ -172,6 +172,7 @@ class BatchTally:
     most_common: int = 0
     is_full: bool = False
     again: int = 0
+    places: int = 0
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,7 @@ class Recording:
     memory: Series = field(default_factory=Series)  # bytes of the process, and of the device where there is one
     scale: Series = field(default_factory=Series)  # of a GradScaler
     batches: BatchTally = field(default_factory=BatchTally)
+    asked: BatchTally = field(default_factory=BatchTally)  # inputs of the first passes without gradients
     sampled_every: float = 1.0
     share: float = 0.0  # of the time that the watcher took itself
     budget: float = 0.0

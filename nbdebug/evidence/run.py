@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nbdebug.errors import NotApplicable
+
 __all__ = ["FirstBadValue", "LossCourse", "PredictionChanges", "WeightGrowth"]
 
 
@@ -38,8 +40,9 @@ class LossCourse:
     their neighbours; `before` and `later` are the third and the fourth quarter of the run; `best` is the lowest
     mean of a tenth. `noise` is the scatter from one step to the next. `spikes` are steps at which the loss left its
     surroundings by far; of these `lasting` kept it up for a few steps. `warming_up` says that the learning rate
-    still rises; `begins_again` that an inner loop does, with other weights or data; `others` are further optimizers
-    with backward passes of their own, whose losses pull against this one.
+    still rises; `begins_again` that an inner loop does, with other weights or data; `makes_data` that the model acts
+    between the steps, and `is_episodic` that it acts in many passes for each backward pass; `others` are further
+    optimizers with backward passes of their own, whose losses pull against this one.
     """
 
     count: int
@@ -60,11 +63,22 @@ class LossCourse:
     warming_up: bool = False
     others: int = 0
     begins_again: bool = False
+    makes_data: bool = False
+    is_episodic: bool = False
+    lowest: float = math.nan  # of all single steps
+    first_size: float = math.nan  # the largest of the first tenth, without its sign
     moved: float = math.nan  # the median relative change of the weights in one step
     opening: float = math.nan  # the median of the very first steps
     grown: float = 1.0  # by how much the norm of a weight matrix has grown at most
     steps: np.ndarray = field(default_factory=lambda: np.zeros(0))
     values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def require_progress(self) -> None:
+        """Refuse to judge a loss that measures no progress."""
+        if self.others:
+            raise NotApplicable("models that train against each other push each other's losses up")
+        if self.makes_data:
+            raise NotApplicable("the model acts between the steps and makes its data: its loss measures no progress")
 
     @property
     def range(self) -> float:

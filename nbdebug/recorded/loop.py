@@ -24,6 +24,7 @@ __all__ = [
     "clipping_recorded",
     "loop_facts_recorded",
     "lost_passes_recorded",
+    "makes_data",
     "optimizer_coverage_recorded",
     "pace_recorded",
     "schedule_recorded",
@@ -35,6 +36,7 @@ LEFT = 20  # steps in eval mode at the end, after others in training mode
 STRETCH = 48  # steps in which the graphs that are alive grow in number
 RATES = 400  # places at which learning rates are read
 ALL_AT_FIRST, OFTEN = 64, 3  # steps at which weights are compared with those that the last one left; changes of them
+ASKED, NEW = 20, 0.9  # passes without gradients, and the share of them with inputs that are new
 PATIENCE = 64  # passes without a step: gradients are accumulated over fewer
 
 
@@ -127,7 +129,6 @@ def batch_repeats_recorded(recording: Recording) -> BatchRepeats:
     batches = recording.batches
     if batches.seen < 2 * LEAST:
         raise NotApplicable(f"{batches.seen} batches could be told apart; {2 * LEAST} are needed")
-    tally = recording.tally
     return BatchRepeats(
         "batches that were trained on",
         batches.seen,
@@ -135,7 +136,7 @@ def batch_repeats_recorded(recording: Recording) -> BatchRepeats:
         batches.most_common,
         batches.in_a_row,
         one_pass=False,
-        is_inner=begins_again(recording) or tally.evaluation_passes > tally.training_passes,
+        is_inner=begins_again(recording) or makes_data(recording),
     )
 
 
@@ -146,6 +147,15 @@ def begins_again(recording: Recording) -> bool:
     """
     early = min(recording.steps, ALL_AT_FIRST)
     return OFTEN <= len(recording.tally.changed_outside) <= early / 2
+
+
+def makes_data(recording: Recording) -> bool:
+    """Whether the model is asked between the steps, again and again, about what it was never asked before.
+
+    So a policy acts. An evaluation has the same questions each time.
+    """
+    asked = recording.asked
+    return asked.seen >= ASKED and asked.places >= OFTEN and asked.distinct > NEW * asked.seen
 
 
 @recorded

@@ -8,7 +8,7 @@ import numpy as np
 
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import LossCourse, Recording, Series
-from nbdebug.recorded.loop import begins_again
+from nbdebug.recorded.loop import begins_again, makes_data
 from nbdebug.recorded.weights import largest_growth, median_update
 from nbdebug.registry import recorded
 
@@ -21,6 +21,7 @@ UNDONE = 0.5  # share of the progress, or of the first loss, that a spike has to
 AFTER = 3  # steps after a spike at which it has to show
 BLOCKS = 8
 OPENING = 5  # steps; where weights run away, the first tenth may be part of it
+EPISODE = 4  # passes for each backward pass: more are a policy that acts, or a cell that is unrolled
 STAYS = 4 * AROUND  # steps after which a loss that jumped and did not come back has another level
 
 
@@ -59,6 +60,10 @@ def loss_course(recording: Recording) -> LossCourse:
         warming_up=_warms_up(recording),
         others=recording.tally.rivals,
         begins_again=begins_again(recording) or _repeats(recording),
+        makes_data=makes_data(recording),
+        is_episodic=recording.tally.training_passes > EPISODE * max(recording.tally.backwards, 1),
+        lowest=float(np.nanmin(loss.low)),
+        first_size=float(np.abs(values[:tenth]).max()),
         moved=median_update(recording),
         opening=float(np.median(values[:OPENING])),
         grown=largest_growth(recording),

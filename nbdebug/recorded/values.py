@@ -40,16 +40,19 @@ def first_bad_value(recording: Recording) -> FirstBadValue:
     found = FirstBadValue(first, loss.not_finite, recording.steps, finite_at=_finite_at(recording), grew=_grew(loss))
     every = [(*seen, layer) for layer in recording.layers.values() if (seen := _first_sick(layer)) is not None]
     sick = [one for one in every if one[0] <= first]  # later ones have weights that such a loss has made
+    gradients = [(p.gradient.first_not_finite, p) for p in recording.parameters.values()]
+    bad = [(step, parameter) for step, parameter in gradients if step is not None and step < first]
+    if recording.scale.measured:  # a gradient scaler meets infinite gradients on purpose
+        bad = []
+    if bad and (not sick or min(step for step, _ in bad) < min(one[0] for one in sick)):
+        step = min(step for step, _ in bad)
+        parameter = [one for at, one in bad if at == step][-1]  # the nearest to the loss
+        return replace(found, where=parameter.name, where_step=step, what="gradient")
     if sick:
         step, share, layer = min(sick, key=lambda one: one[0])  # the first of the model among the earliest
         return replace(
             found, where=layer.path, module=layer.module, where_step=step, share=share, what="output", finite_at=None
         )
-    gradients = [(p.gradient.first_not_finite, p) for p in recording.parameters.values()]
-    bad = [(step, parameter) for step, parameter in gradients if step is not None and step < first]
-    if bad and recording.scale.measured == 0:  # a gradient scaler meets infinite gradients on purpose
-        step, parameter = min(bad, key=lambda pair: pair[0])
-        return replace(found, where=parameter.name, where_step=step, what="gradient")
     return found
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence import (
     GradientFlow,
+    GradientReach,
     LayerFlow,
+    ParameterReach,
     ParameterSeries,
     Recording,
     Series,
@@ -19,8 +21,16 @@ from nbdebug.evidence import (
 from nbdebug.evidence.layers import trend_of
 from nbdebug.registry import recorded
 
-__all__ = ["gradient_flow_recorded", "largest_growth", "median_update", "update_ratios_recorded", "weight_growth"]
+__all__ = [
+    "gradient_flow_recorded",
+    "gradient_reach_recorded",
+    "largest_growth",
+    "median_update",
+    "update_ratios_recorded",
+    "weight_growth",
+]
 
+STEPS = 20  # without a gradient; fewer may be a part that comes into play later
 LOOKS = 8  # measurements of a parameter; fewer are no course
 USUAL = 0.3  # norm of a row at the beginning; PyTorch's own initialisation gives 0.58
 SETTLING = 0.1  # share of the steps at the beginning that are left out, because Adam's first steps are large
@@ -54,6 +64,35 @@ def update_ratios_recorded(recording: Recording) -> UpdateRatios:
         raise NotApplicable(f"the step of no weight matrix was measured {LOOKS} times")
     tenth = max(3, len(loss) // 10)
     return UpdateRatios(tuple(ratios), float(loss.values[:tenth].mean()), float(loss.values[-tenth:].mean()))
+
+
+@recorded
+def gradient_reach_recorded(recording: Recording) -> GradientReach:
+    """Give which of the parameters that optimizers hold never got a gradient, and whether their layers took part."""
+    coverage = recording.coverage
+    if coverage is None or recording.steps < STEPS:
+        raise NotApplicable(f"{recording.steps} steps were recorded; {STEPS} are needed")
+    if len(coverage.waiting) == len(coverage.held):
+        raise NotApplicable("no gradient came to any parameter; see step-never-taken")
+    waiting, found = set(coverage.waiting), []
+    for name in coverage.held:
+        owner = name.rpartition(".")[0] or "model"
+        weight = recording.parameters[name].weight.finite if name in recording.parameters else Series()
+        moved = len(weight) > 1 and float(np.ptp(weight.values)) > 1e-6 * float(weight.values[0])
+        found.append(
+            ParameterReach(
+                name,
+                owner,
+                coverage.shapes[name],
+                requires_grad=True,
+                in_optimizer=True,
+                gradients=(None if name in waiting else 1.0,),
+                is_copy=name in waiting and moved,  # something else moves it, as a mean over time does
+                calls=int(owner in recording.layers),
+            )
+        )
+    loss = recording.loss.last
+    return GradientReach(tuple(found), (), recording.steps, loss, True, True, True, is_watched=True)
 
 
 @recorded

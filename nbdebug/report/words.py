@@ -158,6 +158,8 @@ def verdict(report: Report) -> str:
         if not clean and not report.findings:
             return "Nothing could be checked."
         ending = ", but the run was stopped early." if stopped else "."
+        noted = f", and there {'is' if len(report.findings) == 1 else 'are'} {plural(len(report.findings), 'note')}"
+        ending = f"{noted if report.findings else ''}{ending}"
         return f"No illness found: {plural(clean, 'check')} {'is' if clean == 1 else 'are'} clean{ending}"
     first = alarms[0]
     place = f" at {shortened(clean_text(first.where), 80)}" if first.where else ""

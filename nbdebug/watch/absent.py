@@ -29,6 +29,7 @@ class Absent:
         self._held = -1  # parameters of the optimizers when the others were looked for
         self._heads: dict[str, torch.Tensor] = {}
         self._reached: set[str] = set()
+        self._waiting: dict[str, torch.nn.Parameter] = {}  # held, and no gradient came so far
         self._first = [_head(p) for _, p in parameters[:FIRST] if _is_trainable(p)]
 
     def look(self) -> None:
@@ -38,8 +39,12 @@ class Absent:
         if held != self._held:
             self._held = held
             known = {id(p) for one in followed for p in one.parameters}
+            self._waiting = {name: p for name, p in self._parameters if id(p) in known and _is_trainable(p)}
             left = {name: p for name, p in self._parameters if id(p) not in known and _is_trainable(p)}
             self._heads = {name: self._heads.get(name, _head(p)) for name, p in left.items()}
+        if self._waiting:
+            for name in [name for name, p in self._waiting.items() if p.grad is not None or not p.requires_grad]:
+                del self._waiting[name]
         if self._heads:
             self._reached |= {name for name, p in self._parameters if name in self._heads and p.grad is not None}
 
@@ -67,6 +72,7 @@ class Absent:
             strays=tuple(tuple(p.shape) for p in every if id(p) not in own),
             elsewhere=tuple(name for name in self._heads if name not in still),
             all_reached=True,
+            waiting=tuple(self._waiting),
         )
 
 

@@ -50,7 +50,9 @@ class Batches:
     def tally(self) -> BatchTally:
         """Give the counts."""
         most = max(self._known.values(), default=0)
-        return BatchTally(self.seen, len(self._known), self.longest, most, len(self._known) >= MOST, self.again)
+        return BatchTally(
+            self.seen, len(self._known), self.longest, most, len(self._known) >= MOST, self.again, len(self.first)
+        )
 
 
 def _mark(tensor: torch.Tensor) -> int:

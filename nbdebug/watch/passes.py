@@ -20,6 +20,7 @@ __all__ = ["Passes"]
 
 ALL_AT_FIRST, RARELY = 64, 16  # steps: graphs and what is left of gradients are looked at in all at first, then in some
 BATCHES_RARELY = 64  # of so many two batches are looked at, after those at first
+EVALUATED = 512  # passes without gradients whose inputs are told apart
 MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
 # Looked up once: between two layers of a training, every name and every call on the way is out of the cache.
@@ -43,7 +44,7 @@ class Passes:
         self._own = {id(hook.module): hook for hook in self.hooks}
         self._roots: list[nn.Module] = []
         self.gather = Gather(len(layers))
-        self.batches = Batches()
+        self.batches, self.asked = Batches(), Batches()
         self.on_backward: Callable[[], None] = lambda: None
         self.on_before, self.on_after = guard(self._before), guard(self._after)
         self.on_begin, self._on_end = guard(self._backward_begins), guard(self._backward_ends)
@@ -203,7 +204,10 @@ class Passes:
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if module not in self._open:
-            self.evaluation_passes += not torch.is_grad_enabled()
+            if not torch.is_grad_enabled():
+                self.evaluation_passes += 1
+                if self.evaluation_passes <= EVALUATED:
+                    self.asked.see(args, {}, self.training_passes)
             self.mark = perf_counter()
             return
         while self._open.pop() is not module:

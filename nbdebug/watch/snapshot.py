@@ -32,6 +32,7 @@ def snapshot(recorder: Recorder) -> Recording:
             memory=store.memory.series()["memory"],
             scale=store.scale.series()["scale"],
             batches=recorder.passes.batches.tally(),
+            asked=recorder.passes.asked.tally(),
             sampled_every=recorder.steps.step / max(recorder.measured, 1),
             share=recorder.share,
             budget=recorder.budget.share,

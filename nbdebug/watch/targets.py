@@ -78,7 +78,7 @@ def target_of(model: Any, optimizer: Any, layers: Any) -> Target:
     unseen: list[str] = []
     found = [pair for prefix, root in roots.items() for pair in _layers(prefix, root, unseen)]
     parameters = _parameters(roots)
-    _belong_together(parameters, optimizers or {})
+    optimizers = _belonging(parameters, optimizers, unseen)
     if any(p.device.type != "cpu" for _, p in parameters):
         unseen.append(
             "Times are those of the CPU, which does not wait for the device; batches on it are not told apart."
@@ -161,17 +161,25 @@ def _refuse(root: nn.Module) -> None:
         )
 
 
-def _belong_together(parameters: list[tuple[str, nn.Parameter]], optimizers: dict[str, torch.optim.Optimizer]) -> None:
+def _belonging(
+    parameters: list[tuple[str, nn.Parameter]], optimizers: dict[str, torch.optim.Optimizer] | None, unseen: list[str]
+) -> dict[str, torch.optim.Optimizer] | None:
+    """Keep the optimizers that hold something of the model; others may train a multiplier beside it."""
     own = {id(p) for _, p in parameters}
-    for name, optimizer in optimizers.items():
-        held = [p for group in optimizer.param_groups for p in group["params"]]
-        if not any(id(p) in own for p in held):
-            raise BadInput(
-                f"the optimizer {name} holds {len(held)} tensors, and none of them is a parameter of this model",
-                where="nbdebug.watch(optimizer)",
-                expected="the optimizer that trains this model",
-                do="make the optimizer anew after the model: optimizer = torch.optim.Adam(model.parameters())",
-            )
+    held = {name: [p for g in one.param_groups for p in g["params"]] for name, one in (optimizers or {}).items()}
+    strangers = [name for name, tensors in held.items() if not any(id(p) in own for p in tensors)]
+    if optimizers is None or not strangers:
+        return optimizers
+    if len(strangers) == len(optimizers):
+        raise BadInput(
+            f"the optimizer {strangers[0]} holds {len(held[strangers[0]])} tensors, and none of them is a parameter of "
+            "this model",
+            where="nbdebug.watch(optimizer)",
+            expected="the optimizer that trains this model",
+            do="make the optimizer anew after the model: optimizer = torch.optim.Adam(model.parameters())",
+        )
+    unseen.append(f"Not followed, because they hold no parameter of the model: {', '.join(strangers)}.")
+    return {name: one for name, one in optimizers.items() if name not in strangers}
 
 
 def _unwrapped(root: nn.Module) -> nn.Module:

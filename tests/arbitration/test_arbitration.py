@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
 from dataclasses import replace
 from typing import Any
@@ -154,17 +154,25 @@ def session_of(checks: list[str], **options: Any) -> nbdebug.Session:
     return session
 
 
-def test_time_and_interrupts_end_it_with_what_is_known() -> None:
+def test_time_and_interrupts_end_it_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is bounded; a cancel during the trials leaves the findings as they were."""
     session = session_of(["frozen-parameters", *LEARNING])
     before = [str(finding) for finding in session.journal.findings]
     assert arbitrate(session, ORDER, shown=False, seconds=0.0) == []
     assert [str(finding) for finding in session.journal.findings] == before
 
-    timer = threading.Timer(0.3, session.control.cancel.set)
-    timer.start()
+    polls = itertools.count()
+
+    def poll(control: Control) -> None:
+        """Cancel in the middle of the first trials, however quick the machine is."""
+        if next(polls) == 50:
+            session.control.cancel.set()
+        original(control)
+
+    original = Control.poll
+    monkeypatch.setattr(Control, "poll", poll)
     trials = arbitrate(session, ORDER, shown=False)
-    assert len(trials) < 3
+    assert next(polls) > 50 and len(trials) < 3
     session.control.poll()  # the next run may begin
 
 

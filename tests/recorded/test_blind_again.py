@@ -1,0 +1,230 @@
+"""What trainings written without sight of the checks have shown: false alarms, and illnesses that were missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import nbdebug
+from nbdebug.evidence import Recording
+from nbdebug.watch.judging import judged
+from tests.clinic import recorded_patient
+from tests.real_runs import endless, mlp, watched
+from tests.zoo.tabular import digits
+
+cross_entropy, mse_loss = nn.functional.cross_entropy, nn.functional.mse_loss
+
+
+def alarms(recording: Recording) -> list[str]:
+    return [str(finding) for finding in judged(recording).alarms]
+
+
+# --- healthy ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [1e-2, 3e-2])
+def test_a_single_layer_may_grow_sure_of_itself(rate: float) -> None:
+    """Logistic regression starts small, and its weights grow to what the answers need."""
+    model = nn.Linear(64, 10)
+    with torch.no_grad():
+        model.weight.mul_(0.5)
+    recording = watched(model, torch.optim.Adam(model.parameters(), rate), steps=600)["recording"]
+    assert recording.loss.last < 0.3 and alarms(recording) == []
+
+
+def test_a_network_that_is_copied_now_and_then_into_its_target() -> None:
+    """DQN: the loss jumps whenever the target network is made anew, and the model acts between the steps."""
+    value, target = (nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2)) for _ in range(2))
+    optimizer = torch.optim.Adam(value.parameters(), 1e-2)
+    state, memory = torch.randn(4), []
+    with nbdebug.watch(value, optimizer) as live:
+        for step in range(700):
+            with torch.no_grad():
+                action = int(value(state).argmax()) if torch.rand(()) > 0.2 else int(torch.rand(()) > 0.5)
+            after = torch.randn(4)
+            memory.append((state, action, float((state[0] > 0) == bool(action)), after))
+            state = after
+            if len(memory) < 32:
+                continue
+            drawn = [memory[place] for place in torch.randint(0, len(memory), (32,)).tolist()]
+            states, actions, rewards, later = zip(*drawn, strict=True)
+            with torch.no_grad():
+                best = torch.tensor(rewards) + 0.9 * target(torch.stack(later)).max(1).values
+            found = value(torch.stack(states)).gather(1, torch.tensor(actions)[:, None])[:, 0]
+            optimizer.zero_grad()
+            mse_loss(found, best).backward()
+            optimizer.step()
+            if step % 100 == 0:
+                target.load_state_dict(value.state_dict())
+    recording = live.recording()
+    assert recording.asked.distinct == recording.asked.seen > 400 and alarms(recording) == []
+
+
+def test_an_evaluation_on_the_same_data_is_no_acting() -> None:
+    """The loss of a training that is evaluated after every few steps is judged as ever."""
+    model, held = mlp(), list(digits())[:4]
+    optimizer = torch.optim.SGD(model.parameters(), 1e-7)
+    with nbdebug.watch(model, optimizer) as live:
+        for step, (x, y) in zip(range(300), endless(digits()), strict=False):
+            optimizer.zero_grad()
+            cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if step % 5 == 0:
+                with torch.no_grad():
+                    for inputs, _ in held:
+                        model(inputs)
+    assert "loss-flat" in [finding.check for finding in live.report().alarms]
+
+
+def test_gradients_that_are_written_by_hand() -> None:
+    """An evolution strategy calls no backward."""
+    model, batches = mlp(), iter(endless(digits()))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer) as live, torch.no_grad():
+        for _ in range(60):
+            x, y = next(batches)
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            for _ in range(4):
+                noise = [0.02 * torch.randn_like(p) for p in model.parameters()]
+                losses = []
+                for sign in (1.0, -1.0):
+                    for parameter, move in zip(model.parameters(), noise, strict=True):
+                        parameter.add_(sign * move)
+                    losses.append(float(cross_entropy(model(x), y)))
+                    for parameter, move in zip(model.parameters(), noise, strict=True):
+                        parameter.sub_(sign * move)
+                for parameter, move in zip(model.parameters(), noise, strict=True):
+                    parameter.grad += (losses[0] - losses[1]) * move / 0.04
+            optimizer.step()
+            live.log(loss=losses[0])
+    assert "step-never-taken" not in [finding.check for finding in live.report().findings]
+
+
+def test_an_optimizer_of_a_multiplier_beside_the_model() -> None:
+    model, multiplier = mlp(), torch.zeros(1, requires_grad=True)
+    optimizers = [torch.optim.SGD(model.parameters(), 0.05), torch.optim.SGD([multiplier], 0.01, maximize=True)]
+    with nbdebug.watch(model, optimizers) as live:
+        for _, (x, y) in zip(range(60), endless(digits()), strict=False):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            output = model(x)
+            (cross_entropy(output, y) + multiplier * (output.square().mean() - 1)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    assert live.recording().steps == 60 and not live.report().alarms
+    assert any("hold no parameter of the model: 1" in note for note in live.recording().unseen)
+
+
+def test_a_mean_over_time_inside_the_model_is_no_alarm() -> None:
+    """A teacher that the optimizer happens to hold takes part without gradients, and is moved by hand."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.student, self.teacher = mlp(), mlp()
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            with torch.no_grad():
+                told = self.teacher(x)
+            return self.student(x), told
+
+    model = Both()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer, every=1) as live:
+        for _, (x, y) in zip(range(80), endless(digits()), strict=False):
+            output, told = model(x)
+            optimizer.zero_grad()
+            (cross_entropy(output, y) + 0.1 * mse_loss(output, told)).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for own, other in zip(model.teacher.parameters(), model.student.parameters(), strict=True):
+                    own.lerp_(other, 0.05)
+    assert not live.report().alarms, [str(finding) for finding in live.report().alarms]
+
+
+# --- ill --------------------------------------------------------------------------------------------------------------
+
+
+class Encoded(nn.Module):
+    """An encoder and a head; what is between them is the illness."""
+
+    def __init__(self, between: Any) -> None:
+        super().__init__()
+        self.encoder, self.head, self.between = nn.Linear(64, 32), nn.Linear(32, 10), between
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.between(self.encoder(x).relu()))
+
+
+@recorded_patient("untrained-parameters", where="encoder")
+def cut_off_in_the_middle() -> dict[str, Any]:
+    """What the encoder gives is detached."""
+    model = Encoded(lambda x: x.detach())
+    return watched(model, torch.optim.SGD(model.parameters(), 0.05), steps=80)
+
+
+@recorded_patient("untrained-parameters", where="encoder")
+def left_out_of_the_sum() -> dict[str, Any]:
+    """A branch is computed and then forgotten."""
+    model = Encoded(torch.zeros_like)
+    model.between = lambda x: torch.ones_like(x)
+    return watched(model, torch.optim.SGD(model.parameters(), 0.05), steps=80)
+
+
+@recorded_patient("loss-diverges", where="loss")
+def wrong_sign() -> dict[str, Any]:
+    """The optimizer makes the cross-entropy as large as it can."""
+    model = mlp()
+    return watched(
+        model, torch.optim.Adam(model.parameters(), 1e-2), steps=300, loss_fn=lambda out, y: -cross_entropy(out, y)
+    )
+
+
+@recorded_patient("non-finite-loss", where="2.bias")
+def root_of_nothing() -> dict[str, Any]:
+    """The loss is finite, and the way back through the root of zero is not."""
+    model = mlp()
+    return watched(
+        model,
+        torch.optim.SGD(model.parameters(), 0.05),
+        steps=40,
+        loss_fn=lambda out, y: cross_entropy(out, y) + (out - out.detach()).square().sum().sqrt(),
+    )
+
+
+@recorded_patient("step-never-taken", where="your loop")
+def loss_made_anew() -> dict[str, Any]:
+    """Backward is called on a tensor that knows nothing of the model."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with nbdebug.watch(model, optimizer) as live:
+        for _, (x, y) in zip(range(80), endless(digits()), strict=False):
+            optimizer.zero_grad()
+            torch.tensor(cross_entropy(model(x), y).item(), requires_grad=True).backward()
+            optimizer.step()
+    return {"recording": live.recording()}
+
+
+def test_a_layer_that_is_never_called_is_a_note() -> None:
+    model = mlp()
+    model.add_module("spare", nn.Identity())
+    model[3].layer = nn.Linear(8, 8)  # type: ignore[union-attr]
+    found = judged(watched(model, torch.optim.SGD(model.parameters(), 0.05), steps=80)["recording"]).findings
+    assert [f.severity for f in found if f.check == "untrained-parameters"] == ["note"]
+
+
+def test_no_learning_rate_is_proposed_for_what_does_not_move() -> None:
+    """Frozen layers do not count, and a step of nothing is no slip of a digit."""
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)), nn.Linear(64, 10))
+    for layer in model[:4]:
+        layer.requires_grad_(False)
+    found = judged(watched(model, torch.optim.SGD(model.parameters(), 0.05), steps=80)["recording"]).findings
+    assert "update-ratio-off" not in [finding.check for finding in found]
+    model = mlp()
+    found = judged(watched(model, torch.optim.SGD(model.parameters(), 1e-12), steps=80)["recording"]).findings
+    advice = next(finding for finding in found if finding.check == "update-ratio-off").remedies[0].says
+    assert "Look for the reason first" in advice
