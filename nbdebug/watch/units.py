@@ -30,9 +30,7 @@ _Peaks: TypeAlias = list[tuple[torch.Tensor, torch.Tensor, int]]  # highest and 
 LEAST_UNITS = 8
 EVERY = 4  # of the measured steps one is looked at
 PATIENCE = 2  # looks in a row at which a unit has no gradient before it is suspicious
-SHARE = (
-    0.25  # of the units of a layer that are suspicious before the layer is examined; what is an illness, a check says
-)
+SHARE = 0.25  # of the units of a layer that are suspicious before it is examined; what is an illness, a check says
 AGREE = 0.98  # of the units that have a gradient if and only if they were positive
 ENOUGH, EXAMINATIONS = 256, 3  # samples and passes of an examination
 REFUTED = 3  # times after which a layer is left alone
@@ -147,7 +145,7 @@ class Units:
             if len(peaks) < MOST_PEAKS and tensor is not None and is_plain(tensor) and tensor.dim() > 1:
                 with torch.no_grad():
                     units = tensor.detach().movedim(-1 if by_last else 1, 0).flatten(1)
-                    peaks.append((units.amax(1), units.amin(1), units.shape[1] if by_last else len(tensor)))
+                    peaks.append((units.amax(1), units.amin(1), len(tensor)))  # tokens and pixels are no samples
             return then(output)
 
         layer.hook.take = take
