@@ -47,7 +47,7 @@ class LiveView(View):
     def __init__(self, live: Any) -> None:
         super().__init__()
         self._live = live
-        self._found: dict[str, dict[str, Any]] = {}
+        self._found: list[dict[str, Any]] = []
         self._judged, self._cost, self._seen = 0.0, 0.0, -1
         self._is_bad = False  # whether a loss that is not finite was heard of
         subscribe = getattr(live, "subscribe", None)
@@ -66,7 +66,7 @@ class LiveView(View):
             "running": bool(getattr(self._live, "is_running", False)),
             "curves": [_curve(name, series) for name, series in run.scalars.items() if len(series)],
             "rates": [_curve(name, series) for name, series in run.rates.items() if len(series)],
-            "findings": list(self._found.values()),
+            "findings": self._found,
             "notes": [*([nothing(run)] if is_empty(run) else []), *run.unseen],
             "empty": is_empty(run),
         }
@@ -77,7 +77,7 @@ class LiveView(View):
         pictures = [page.drawn(lines, lines.title, 560) for lines in self._lines()]
         rows = layer_rows(self._recording)
         table = page.table(LAYER_COLUMNS, rows) if rows else ""
-        return page.page(self._says, *pictures, page.lines(map(_told, self._found.values())), table)
+        return page.page(self._says, page.lines(map(_told, self._found)), *pictures, table)
 
     @property
     def png(self) -> bytes:
@@ -91,7 +91,7 @@ class LiveView(View):
 
     def __str__(self) -> str:
         """Give the run as text."""
-        return repr(self._live) if hasattr(self._live, "log") else self._says
+        return repr(self._live) if hasattr(self._live, "findings") else self._says
 
     def close(self) -> None:
         """Stop following the run and take the live view down."""
@@ -142,10 +142,17 @@ class LiveView(View):
         if run.tally.steps == self._seen or not run.tally.steps or not hasattr(self._live, "findings"):
             return
         begun = time.monotonic()
-        for finding in self._live.findings:
-            if finding.is_alarm:
-                told = {"check": finding.check, "severity": finding.severity, "says": finding.says}
-                self._found[finding.check] = told | {"where": finding.where, "step": self._live.appeared(finding)}
+        alarms = [finding for finding in self._live.findings if finding.is_alarm]
+        self._found = [  # anew: what was seen in between may be gone
+            {
+                "check": finding.check,
+                "severity": finding.severity,
+                "says": finding.says,
+                "where": finding.where,
+                "step": self._live.appeared(finding),
+            }
+            for finding in alarms
+        ]
         self._judged, self._seen = time.monotonic(), run.tally.steps
         self._cost = self._judged - begun
 

@@ -17,6 +17,8 @@ from nbdebug.report.words import aligned, clean_text, figure
 
 __all__ = ["address_of", "aligned", "code", "drawn", "lines", "number", "page", "pictures", "table"]
 
+RIGHT = ' style="text-align:right"'
+
 
 def page(title: str, *parts: str) -> str:
     """Put the parts under a title."""
@@ -56,8 +58,14 @@ def pictures(items: Sequence[tuple[np.ndarray, str]], size: int = 96) -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Give rows of plain values under named columns."""
     head = "".join(f"<th>{_text(column)}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(figure(value))}</td>' for value in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_cell(figure(value)) for value in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    """Put numbers to the right, so that their sizes can be seen."""
+    is_number = bool(text) and text.lstrip("-−")[:1].isdigit()
+    return f"<td{RIGHT if is_number else ''}>{_text(text)}</td>"
 
 
 def number(value: float | None, digits: int = 4) -> float | str | None:

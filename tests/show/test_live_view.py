@@ -183,3 +183,14 @@ def test_activations_after_the_loss_died_belong_to_the_step_that_is_shown() -> N
     assert np.isfinite(numbers[0]).all() and (numbers[-1, :, 4] == 1).all() and np.isnan(numbers[-1, :, 0]).all()
     assert all(not any(layer.counts) and np.isnan(layer.facts.mean) for layer in layers)
     assert all(line.endswith("100%") for line in str(view).splitlines()[2:]) and "100%" in view.html
+
+
+def test_findings_stand_first_and_what_is_gone_is_no_longer_told() -> None:
+    """A finding that was seen in between and does not hold any more leaves the view."""
+    live = run(20)
+    view = nbdebug.show_live(live)
+    view._found = [{"check": "loss-flat", "severity": "suspect", "says": "It is flat.", "where": "loss", "step": 3}]
+    assert "loss-flat" in view.html and view.html.index("It is flat.") < view.html.index("<img")
+    view._seen = 0
+    view._judge(live.recording())
+    assert view._found == [] and "loss-flat" not in view.html
