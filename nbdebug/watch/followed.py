@@ -46,11 +46,10 @@ class Followed:
     left_at: list[torch.Tensor] = field(default_factory=list)  # some values of the weights after the last step
 
 
-def heads(parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Copy some values of the first and the last one; none that lie on a device, which would be waited for."""
-    ends = (*parameters[:1], *parameters[-1:])
-    plain = [p.detach() for p in ends if p.device.type == "cpu" and p.layout is torch.strided]
-    return [p.reshape(-1)[:HEAD].clone() if p.is_contiguous() else p.flatten()[:HEAD] for p in plain]
+def heads(parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Copy some values of the first one, which whoever writes over weights writes over; none that lie on a device."""
+    plain = [p for p in parameters[:1] if p.device.type == "cpu" and p.layout is torch.strided]
+    return [p.detach().flatten()[:HEAD].clone() for p in plain]
 
 
 def are_same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
