@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import Clipping
+from nbdebug.evidence import Clipping, LossCourse
 from nbdebug.exhibit import Bars
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
 __all__ = ["clipping_too_tight"]
 
+LEARNED, EARLY = 0.9, 100  # of the first loss, and steps before which it may not have fallen so far
+
 
 @check(explains=("batch-not-memorised", "loss-flat", "update-ratio-off"))
 def clipping_too_tight(
     clipping: Clipping,
+    course: LossCourse | None,
     *,
     kept: float = 1e-3,  # clipping at 1.0 keeps more than 1 %
 ) -> Iterator[Finding]:
     """Gradient clipping cuts nearly all of every gradient away.
 
     nbdebug compares the gradient after backward with what the optimizer is given, in your own training step or in a
-    training that it watches.
+    training that it watches. A constant factor, with which a loss that was scaled is put right, is no clipping where
+    the loss falls.
 
     Why it matters: clipping is meant for rare large gradients. When it cuts every one to almost nothing, an optimizer
     without normalisation of its own hardly moves.
@@ -33,7 +37,8 @@ def clipping_too_tight(
     if not pairs:
         raise NotApplicable("no optimizer step with a gradient was seen")
     shares = sorted(used / raw for raw, used in pairs)
-    if shares[-1] < kept:  # every single one is cut
+    is_well = course is not None and (course.count < EARLY or course.now < LEARNED * course.start)
+    if shares[-1] < kept and not (is_well and _is_scaling(pairs)):
         raw, used = pairs[-1]
         yield Finding(
             f"Every gradient is cut to at most {shares[-1]:.1e} of its norm before the step (the last from {raw:.3g} "
@@ -50,3 +55,10 @@ def clipping_too_tight(
             ),
             exhibit=Bars(("after backward", "used by the step"), (raw, used), title="Gradient norm", log=True),
         )
+
+
+def _is_scaling(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether each gradient was multiplied by the same number, whatever its norm."""
+    shares = [used / raw for raw, used in pairs]
+    norms = [raw for raw, _ in pairs]
+    return max(shares) < 1.01 * min(shares) and max(norms) > 1.05 * min(norms)

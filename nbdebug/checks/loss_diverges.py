@@ -12,6 +12,8 @@ from nbdebug.registry import check
 
 __all__ = ["loss_diverges"]
 
+SURELY = 200  # steps: a density is quickly learned at first
+UNIT = 1.0  # of a loss that is a logarithm: what begins near zero by chance has no size of its own
 FARTHER = 10.0  # times as far for a loss that begins below zero, as the logarithm of a density may
 STEADILY = 0.15  # of the loss, from the third quarter of the run to the fourth: a straight line has a quarter
 
@@ -47,8 +49,8 @@ def loss_diverges(
         yield _below(course, below)
         return
     start, error, began = course.start, course.start_error, "first tenth"
-    if course.grown > runaway and course.opening < start:
-        start, error, began = course.opening, course.noise, "first steps"
+    if course.grown > runaway and min(course.opening, course.first) < start:
+        start, error, began = min(course.opening, course.first), min(course.noise, course.now_error), "first steps"
     rise = course.now - start
     size = max((factor - 1) * abs(start), max(start - course.best, 0.0), sigmas * error)
     if course.lowest < 0:  # one that changes its sign may begin near zero by chance
@@ -79,8 +81,8 @@ def loss_diverges(
 def _runs_away_below(course: LossCourse, below: float) -> bool:
     """Whether the loss fell far below zero, and by a good part of that in the last quarter alone."""
     begin = course.opening if course.opening > 0 else -FARTHER * course.opening
-    is_far = course.now < -below * max(begin, course.noise)
-    return is_far and course.before - course.later > STEADILY * abs(course.now)
+    is_far = course.count >= SURELY and course.now < -below * max(begin, UNIT)
+    return is_far and course.before - course.later > STEADILY * abs(course.later)
 
 
 def _below(course: LossCourse, below: float) -> Finding:

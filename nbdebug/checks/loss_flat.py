@@ -46,9 +46,7 @@ def loss_flat(
         return
     yield Finding(
         f"The loss was {course.start:.4g} in the first tenth of {course.count} steps and is {course.now:.4g} in the "
-        f"last: it fell by {max(most, 0) / size:.1%} at most."
-        if most > 0
-        else "last.",
+        f"last: {f'it fell by {most / size:.1%} at most' if most > 0 else 'it did not fall'}.",
         where="loss",
         severity="suspect",
         evidence={

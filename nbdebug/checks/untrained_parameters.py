@@ -13,6 +13,7 @@ from nbdebug.registry import check
 
 __all__ = ["untrained_parameters"]
 
+ZEROS = 200  # steps of a training: a part whose weight is zero at first may wake up later
 SOURCE = "37 reasons, 23: a parameter without a gradient cannot learn"
 
 
@@ -61,13 +62,15 @@ def _in_training(silent: Sequence[ParameterReach], reach: GradientReach) -> Iter
     for path, own in parts_of(names, [p.name for p in reach.parameters if p.name not in known]).items():
         group = [known[name] for name in own]
         taking_part = [p for p in group if p.calls and not p.is_copy]
-        how = "though their layers take part in the forward pass" if taking_part else "and their layers are not called"
+        cut = all(p.is_cut for p in group)
+        kind = "no gradient" if cut else "no gradient other than zero"
+        how = "though their layers take part in the forward pass" if taking_part else "and no layer of them was seen"
         if any(p.is_copy for p in group):
             how = "and something else moves them"
         yield Finding(
-            f"The optimizer holds {_count(group)}, but no gradient came to them in {reach.batches} steps, {how}.",
+            f"The optimizer holds {_count(group)}, but {kind} came to them in {reach.batches} steps, {how}.",
             where=path,
-            severity="suspect" if taking_part else "note",
+            severity="suspect" if taking_part and (cut or reach.batches >= ZEROS) else "note",
             evidence={"parameters": own, "steps": reach.batches, "threshold": "any gradient at all", "source": SOURCE},
             remedies=(
                 Remedy(

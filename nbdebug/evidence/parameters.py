@@ -138,4 +138,6 @@ class OptimizerCoverage:
     strays: tuple[tuple[int, ...], ...]
     elsewhere: tuple[str, ...]
     all_reached: bool = False
-    waiting: tuple[str, ...] = ()  # held, and no gradient ever came, in a training that was watched
+    waiting: tuple[str, ...] = ()  # held, and no gradient but zeros ever came, in a training that was watched
+    waiting_zero: tuple[str, ...] = ()  # of these, whose gradient is there and exactly zero
+    waiting_moved: tuple[str, ...] = ()  # of these, that something else moves

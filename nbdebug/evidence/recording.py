@@ -163,7 +163,8 @@ class BatchTally:
     """Which batches were seen, told apart by a sample of their values.
 
     `in_a_row` is the longest run of the same batch; once `distinct` reached its limit, new ones are not remembered.
-    `again` counts passes on the batch of the pass before, and `places` the passes of the training that one came with.
+    `again` counts passes on the batch of the pass before, and `places` the passes of the training that one came with,
+    out of `span`.
     """
 
     seen: int = 0
@@ -173,6 +174,7 @@ class BatchTally:
     is_full: bool = False
     again: int = 0
     places: int = 0
+    span: int = 0
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ class StepTally:
 
     steps: int = 0
     training_passes: int = 0
+    parts: int = 1  # modules whose passes are counted: all layers where the model is never called as a whole
     evaluation_passes: int = 0
     backwards: int = 0
     backwards_per_step: tuple[tuple[int, int], ...] = ()
@@ -236,6 +239,7 @@ class Recording:
     scale: Series = field(default_factory=Series)  # of a GradScaler
     batches: BatchTally = field(default_factory=BatchTally)
     asked: BatchTally = field(default_factory=BatchTally)  # inputs of the first passes without gradients
+    asked_small: int = 0  # of these, that are far smaller than a batch of the training
     sampled_every: float = 1.0
     share: float = 0.0  # of the time that the watcher took itself
     budget: float = 0.0

@@ -69,6 +69,7 @@ class LossCourse:
     first_size: float = math.nan  # the largest of the first tenth, without its sign
     moved: float = math.nan  # the median relative change of the weights in one step
     opening: float = math.nan  # the median of the very first steps
+    first: float = math.nan  # before any step was made, if it was recorded from there on
     grown: float = 1.0  # by how much the norm of a weight matrix has grown at most
     steps: np.ndarray = field(default_factory=lambda: np.zeros(0))
     values: np.ndarray = field(default_factory=lambda: np.zeros(0))

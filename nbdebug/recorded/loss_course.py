@@ -61,11 +61,12 @@ def loss_course(recording: Recording) -> LossCourse:
         others=recording.tally.rivals,
         begins_again=begins_again(recording) or _repeats(recording),
         makes_data=makes_data(recording),
-        is_episodic=recording.tally.training_passes > EPISODE * max(recording.tally.backwards, 1),
+        is_episodic=_is_episodic(recording),
         lowest=float(np.nanmin(loss.low)),
         first_size=float(np.abs(values[:tenth]).max()),
         moved=median_update(recording),
         opening=float(np.median(values[:OPENING])),
+        first=float(values[0]),
         grown=largest_growth(recording),
         steps=loss.steps,
         values=values,
@@ -107,8 +108,15 @@ def _spikes(loss: Series, start: float, noise: float) -> tuple[tuple[tuple[int, 
             continue  # another level, as where a curriculum goes on
         found.append((int(loss.steps[index]), float(values[index]), around))
         rest = values[index + 1 : index + 1 + AFTER]
-        lasting += bool(len(rest) and rest.mean() > around + 3 * noise)
+        # The middle one, because where most batches lose nothing, one that does may follow another by chance.
+        lasting += bool(len(rest) and np.median(rest) > around + 3 * noise)
     return tuple(found), lasting
+
+
+def _is_episodic(recording: Recording) -> bool:
+    """Whether the model is called many times for each backward pass."""
+    tally = recording.tally
+    return tally.training_passes > EPISODE * tally.parts * max(tally.backwards, 1)
 
 
 def _repeats(recording: Recording) -> bool:

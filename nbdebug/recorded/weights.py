@@ -75,10 +75,10 @@ def gradient_reach_recorded(recording: Recording) -> GradientReach:
     if len(coverage.waiting) == len(coverage.held):
         raise NotApplicable("no gradient came to any parameter; see step-never-taken")
     waiting, found = set(coverage.waiting), []
-    for name in coverage.held:
-        owner = name.rpartition(".")[0] or "model"
-        weight = recording.parameters[name].weight.finite if name in recording.parameters else Series()
-        moved = len(weight) > 1 and float(np.ptp(weight.values)) > 1e-6 * float(weight.values[0])
+    owners = [name.rpartition(".")[0] or "model" for name in coverage.held]
+    for name, owner in zip(coverage.held, owners, strict=True):
+        # Of what a whole holds beside its layers nobody knows whether it was used.
+        is_layer = owner != "model" and not any(other.startswith(f"{owner}.") for other in owners)
         found.append(
             ParameterReach(
                 name,
@@ -86,9 +86,9 @@ def gradient_reach_recorded(recording: Recording) -> GradientReach:
                 coverage.shapes[name],
                 requires_grad=True,
                 in_optimizer=True,
-                gradients=(None if name in waiting else 1.0,),
-                is_copy=name in waiting and moved,  # something else moves it, as a mean over time does
-                calls=int(owner in recording.layers),
+                gradients=(0.0 if name in coverage.waiting_zero else None if name in waiting else 1.0,),
+                is_copy=name in coverage.waiting_moved,  # as a mean over time is
+                calls=int(is_layer and owner in recording.layers),
             )
         )
     loss = recording.loss.last

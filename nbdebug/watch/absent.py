@@ -29,7 +29,8 @@ class Absent:
         self._held = -1  # parameters of the optimizers when the others were looked for
         self._heads: dict[str, torch.Tensor] = {}
         self._reached: set[str] = set()
-        self._waiting: dict[str, torch.nn.Parameter] = {}  # held, and no gradient came so far
+        self._waiting: dict[str, torch.nn.Parameter] = {}  # held, and no gradient but zeros came so far
+        self._as_found: dict[str, torch.Tensor] = {}  # some values of those
         self._first = [_head(p) for _, p in parameters[:FIRST] if _is_trainable(p)]
 
     def look(self) -> None:
@@ -40,11 +41,13 @@ class Absent:
             self._held = held
             known = {id(p) for one in followed for p in one.parameters}
             self._waiting = {name: p for name, p in self._parameters if id(p) in known and _is_trainable(p)}
+            self._as_found = {name: self._as_found.get(name, _head(p)) for name, p in self._waiting.items()}
             left = {name: p for name, p in self._parameters if id(p) not in known and _is_trainable(p)}
             self._heads = {name: self._heads.get(name, _head(p)) for name, p in left.items()}
         if self._waiting:
-            for name in [name for name, p in self._waiting.items() if p.grad is not None or not p.requires_grad]:
+            for name in [name for name, p in self._waiting.items() if _is_reached(p) or not p.requires_grad]:
                 del self._waiting[name]
+                del self._as_found[name]
         if self._heads:
             self._reached |= {name for name, p in self._parameters if name in self._heads and p.grad is not None}
 
@@ -73,7 +76,17 @@ class Absent:
             elsewhere=tuple(name for name in self._heads if name not in still),
             all_reached=True,
             waiting=tuple(self._waiting),
+            waiting_zero=tuple(n for n, p in self._waiting.items() if p.grad is not None),
+            waiting_moved=tuple(n for n, p in self._waiting.items() if not _is_same(self._as_found[n], _head(p))),
         )
+
+
+def _is_reached(parameter: torch.Tensor) -> bool:
+    """Whether it has a gradient other than zeros; on a device, where that would have to be waited for, any."""
+    gradient = parameter.grad
+    if gradient is None:
+        return False
+    return gradient.device.type != "cpu" or gradient.layout is not torch.strided or bool(gradient.any())
 
 
 def _is_trainable(parameter: torch.Tensor) -> bool:

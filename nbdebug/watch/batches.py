@@ -28,14 +28,15 @@ class Batches:
         self._known: dict[int, int] = {}
         self.first: dict[int, int] = {}  # by the number of the pass, with the same marks on every process
         self._last, self._run, self._place = 0, 0, -1
-        self.seen = self.longest = self.again = 0
+        self.seen = self.longest = self.again = self.values = 0
 
     def see(self, args: Any, kwargs: Any, place: int = 0) -> None:
         """Count the batch that a pass begins with; the place is the number of the pass."""
-        mark = 0
+        mark = self.values = 0
         for tensor in args if args and isinstance(args[0], torch.Tensor) else tensors_in((args, kwargs)):
             if isinstance(tensor, torch.Tensor):
                 mark = hash((mark, _mark(tensor)))
+                self.values += tensor.numel()
         if mark == 0:
             return
         self.seen += 1
@@ -51,7 +52,14 @@ class Batches:
         """Give the counts."""
         most = max(self._known.values(), default=0)
         return BatchTally(
-            self.seen, len(self._known), self.longest, most, len(self._known) >= MOST, self.again, len(self.first)
+            seen=self.seen,
+            distinct=len(self._known),
+            in_a_row=self.longest,
+            most_common=most,
+            is_full=len(self._known) >= MOST,
+            again=self.again,
+            places=len(self.first),
+            span=self._place + 1,
         )
 
 

@@ -20,6 +20,7 @@ __all__ = ["Passes"]
 
 ALL_AT_FIRST, RARELY = 64, 16  # steps: graphs and what is left of gradients are looked at in all at first, then in some
 BATCHES_RARELY = 64  # of so many two batches are looked at, after those at first
+SMALL = 4  # times smaller than a batch: a single state, about which a policy is asked
 EVALUATED = 512  # passes without gradients whose inputs are told apart
 MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
@@ -44,7 +45,7 @@ class Passes:
         self._own = {id(hook.module): hook for hook in self.hooks}
         self._roots: list[nn.Module] = []
         self.gather = Gather(len(layers))
-        self.batches, self.asked = Batches(), Batches()
+        self.batches, self.asked, self.asked_small = Batches(), Batches(), 0
         self.on_backward: Callable[[], None] = lambda: None
         self.on_before, self.on_after = guard(self._before), guard(self._after)
         self.on_begin, self._on_end = guard(self._backward_begins), guard(self._backward_ends)
@@ -74,6 +75,11 @@ class Passes:
         self.looks = self.is_early or step % RARELY == 0
         self.looks_at_batch = self.is_early or step % BATCHES_RARELY < 2
         return 0 if self.looks or self.looks_at_batch else -step % RARELY
+
+    @property
+    def parts(self) -> int:
+        """How many modules are followed by their passes."""
+        return len(self._roots)
 
     @staticmethod
     def is_early_at(step: int) -> bool:
@@ -208,6 +214,7 @@ class Passes:
                 self.evaluation_passes += 1
                 if self.evaluation_passes <= EVALUATED:
                     self.asked.see(args, {}, self.training_passes)
+                    self.asked_small += SMALL * self.asked.values <= self.batches.values
             self.mark = perf_counter()
             return
         while self._open.pop() is not module:

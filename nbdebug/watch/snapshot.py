@@ -33,6 +33,7 @@ def snapshot(recorder: Recorder) -> Recording:
             scale=store.scale.series()["scale"],
             batches=recorder.passes.batches.tally(),
             asked=recorder.passes.asked.tally(),
+            asked_small=recorder.passes.asked_small,
             sampled_every=recorder.steps.step / max(recorder.measured, 1),
             share=recorder.share,
             budget=recorder.budget.share,
@@ -50,6 +51,7 @@ def _tally(recorder: Recorder) -> StepTally:
     return StepTally(
         steps=steps.step,
         training_passes=passes.training_passes,
+        parts=max(passes.parts, 1),
         evaluation_passes=passes.evaluation_passes,
         backwards=passes.backwards,
         backwards_per_step=tuple(sorted(steps.per_step.items())),

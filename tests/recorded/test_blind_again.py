@@ -228,3 +228,129 @@ def test_no_learning_rate_is_proposed_for_what_does_not_move() -> None:
     found = judged(watched(model, torch.optim.SGD(model.parameters(), 1e-12), steps=80)["recording"]).findings
     advice = next(finding for finding in found if finding.check == "update-ratio-off").remedies[0].says
     assert "Look for the reason first" in advice
+
+
+# --- a second trial ---------------------------------------------------------------------------------------------------
+
+
+def test_a_margin_that_most_small_batches_keep() -> None:
+    """Most losses are exactly zero, and the others stand out for one step each."""
+    model = nn.Linear(64, 10)
+    found = []
+    for batch in (4, 8):
+        batches = [(x[i : i + batch], y[i : i + batch]) for x, y in digits() for i in range(0, len(x) - batch, batch)]
+        optimizer = torch.optim.SGD(model.parameters(), 0.05)
+        found += alarms(
+            watched(model, optimizer, steps=900, batches=batches, loss_fn=nn.functional.multi_margin_loss)["recording"]
+        )
+    assert found == []
+
+
+def test_a_policy_with_few_states_is_asked_about_one_at_a_time() -> None:
+    value, target = (nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2)) for _ in range(2))
+    optimizer = torch.optim.Adam(value.parameters(), 5e-3)
+    eye, place, memory = torch.eye(6), 0, []
+    with nbdebug.watch(value, optimizer) as live:
+        for step in range(900):
+            with torch.no_grad():
+                action = int(value(eye[place]).argmax()) if torch.rand(()) > 0.3 else int(torch.rand(()) > 0.5)
+            after = min(5, place + 1) if action else max(0, place - 1)
+            memory.append((place, action, 10.0 * (after == 5), after))
+            place = 0 if after == 5 else after
+            if len(memory) < 64:
+                continue
+            drawn = [memory[number] for number in torch.randint(0, len(memory), (32,)).tolist()]
+            states, actions, rewards, later = map(torch.tensor, zip(*drawn, strict=True))
+            with torch.no_grad():
+                best = rewards + 0.95 * (later != 5) * target(eye[later]).amax(1)
+            optimizer.zero_grad()
+            mse_loss(value(eye[states]).gather(1, actions[:, None])[:, 0], best).backward()
+            optimizer.step()
+            if step % 200 == 0:
+                target.load_state_dict(value.state_dict())
+    recording = live.recording()
+    assert recording.asked.distinct < 10 and recording.asked_small > 300 and alarms(recording) == []
+
+
+def scaled_back(factor: float, rate: float = 0.05) -> dict[str, Any]:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), rate)
+    with nbdebug.watch(model, optimizer, every=1) as live:
+        for _, (x, y) in zip(range(200), endless(digits()), strict=False):
+            optimizer.zero_grad()
+            (4096 * cross_entropy(model(x), y)).backward()
+            for parameter in model.parameters():
+                parameter.grad *= factor
+            optimizer.step()
+    return {"recording": live.recording()}
+
+
+def test_a_scale_that_is_put_right_is_no_clipping() -> None:
+    assert alarms(scaled_back(1 / 4096)["recording"]) == []
+
+
+@recorded_patient("clipping-too-tight", where="your loop")
+def scaled_back_twice() -> dict[str, Any]:
+    """The factor is taken out once more than it was put in, and nothing is learned."""
+    return scaled_back(1 / 4096**2)
+
+
+def test_a_density_that_is_learned_well_is_no_loss_without_a_floor() -> None:
+    """The logarithm of a variance that is bounded below falls far below zero, and stays there."""
+    model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 2))
+
+    def likelihood(output: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        variance = nn.functional.softplus(output[:, 1]) + 1e-4
+        return nn.functional.gaussian_nll_loss(output[:, 0], wanted, variance)
+
+    x = torch.linspace(-3, 3, 512)[torch.randperm(512)][:, None]
+    batches = [(x[i : i + 64], x[i : i + 64, 0].sin()) for i in range(0, 512, 64)]
+    recording = watched(
+        model, torch.optim.Adam(model.parameters(), 3e-3), steps=800, batches=batches, loss_fn=likelihood
+    )["recording"]
+    assert recording.loss.last < -1
+    assert "loss-diverges" not in [finding.check for finding in judged(recording).findings]
+
+
+@recorded_patient("untrained-parameters", where="encoder")
+def cut_off_by_rounding() -> dict[str, Any]:
+    """The gradient of a rounded code is there, and exactly zero."""
+    model = Encoded(torch.round)
+    return watched(model, torch.optim.SGD(model.parameters(), 0.05), steps=240)
+
+
+@recorded_patient("loss-diverges", where="loss")
+def rate_far_too_large_without_relu() -> dict[str, Any]:
+    """The loss explodes within the first steps, and stays there."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 10))
+    return watched(model, torch.optim.SGD(model.parameters(), 20.0, momentum=0.9), steps=300)
+
+
+@recorded_patient("loss-diverges", where="loss")
+def wrong_sign_of_one_term() -> dict[str, Any]:
+    """What should keep the codes small makes them large; the parts are called one by one."""
+    model = nn.ModuleDict({"into": nn.Linear(64, 16), "out": nn.Linear(16, 64)})
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    with nbdebug.watch(model, optimizer) as live:
+        for _, (x, _) in zip(range(400), endless(digits()), strict=False):
+            code = model["into"](x)
+            optimizer.zero_grad()
+            (mse_loss(model["out"](code), x) - code.square().mean()).backward()
+            optimizer.step()
+    return {"recording": live.recording()}
+
+
+def test_a_loss_that_rises_slowly_is_told_in_a_whole_sentence() -> None:
+    model = nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(model.parameters(), 0.002, maximize=True)
+    found = judged(watched(model, optimizer, steps=300)["recording"]).findings
+    flat = next(finding for finding in found if finding.check == "loss-flat")
+    assert flat.says.startswith("The loss was 2.") and flat.says.endswith("in the last: it did not fall.")
+
+
+def test_what_nobody_moves_is_not_said_to_be_moved() -> None:
+    """The norm of a large weight comes from a sample that changes; its values do not."""
+    model = Encoded(lambda x: x.detach())
+    model.encoder, model.head = nn.Linear(64, 256), nn.Linear(256, 10)
+    finding = judged(watched(model, torch.optim.SGD(model.parameters(), 0.05), steps=200)["recording"]).findings[0]
+    assert finding.check == "untrained-parameters" and "something else moves" not in finding.says
