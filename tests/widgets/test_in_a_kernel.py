@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jupyter_client.manager import KernelManager
 
-# One kernel and one order: ipykernel 7.4 lets the very first click on a subshell wait for the cell, unseen by the kernel.
+# One kernel and one order: with ipykernel 7.4 the very first click on a subshell waits for the cell, unseen.
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300), pytest.mark.xdist_group("in a kernel")]
 
 # A forward that takes its time, so that the experiment is still at it when Cancel arrives.
