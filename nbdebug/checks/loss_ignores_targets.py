@@ -1,4 +1,4 @@
-"""A loss that would be the same with other targets."""
+"""The loss does not depend on the targets."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["loss_ignores_targets"]
 def loss_ignores_targets(
     targets: TargetInfluence,
     *,
-    influence: float = 1e-7,  # rounding in single precision; a target that is used gives far more
+    influence: float = 1e-7,  # float32 rounding error; a target that is used changes the loss far more
 ) -> Iterator[Finding]:
-    """The targets have no influence on the loss.
+    """The loss does not depend on the targets.
 
-    nbdebug exchanges the targets for those of other samples and for other values, with the outputs held fixed, and
-    compares the losses.
+    nbdebug swaps the targets between samples and replaces them with other values, keeps the outputs fixed, and compares
+    the losses.
 
-    Why it matters: what the loss does not see cannot be learned. The loss may fall all the same: toward a constant, or
-    toward whatever the outputs are compared with instead.
+    Why it matters: the model cannot learn what the loss does not measure. The loss may still fall: toward a constant,
+    or toward whatever the outputs are compared with instead of the targets.
 
-    What to try: look at which tensor is handed to the loss in the place of the target. If the task has no need of
-    labels (an autoencoder, a contrastive loss), leave them out of the batch.
+    What to try: check which tensor is passed to the loss as the target. If the task needs no labels (an autoencoder, a
+    contrastive loss), leave them out of the batch.
     """
     ignored = [use for use in targets.uses if use.influence <= influence]
     for use in ignored:
         severity: Severity = "note"
         if use.fits_output and len(ignored) == len(targets.uses):
             severity = "bug" if targets.place == "loss_fn" else "suspect" if targets.wants_one_answer else "note"
-        same = " It wants the same class for every sample." if targets.wants_one_answer else ""
+        same = " It rewards predicting the same class for every sample." if targets.wants_one_answer else ""
         yield Finding(
-            f"The loss stays the same to the last digit when the target {use.name} of shape {use.shape} is exchanged "
-            f"for other values.{same}",
+            f"The loss ignores the target `{use.name}` of shape {use.shape}: replacing its values changes the loss by "
+            f"{use.influence:.1g} (relative).{same}",
             where=targets.place,
             severity=severity,
             evidence={
@@ -46,7 +46,7 @@ def loss_ignores_targets(
             },
             remedies=(
                 Remedy(
-                    "Compare the outputs with the target of the batch.",
+                    "Pass the target of the batch to the loss.",
                     "loss = loss_fn(output, target)",
                     Patch("replace-loss", {"loss": "usual"}),
                 ),

@@ -1,4 +1,4 @@
-"""A loss that falls while the quality falls, too."""
+"""The loss falls, but the metric gets worse."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["loss_metric_disagree"]
 
 @check(explains=("worse-than-baseline",))
 def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.0) -> Iterator[Finding]:
-    """The loss falls, but the answers get worse.
+    """The loss falls, but the predictions get worse.
 
-    nbdebug trains a copy for a short while and measures loss and quality on the same samples before and after.
-    It is only noted where you compute the loss yourself, because that may rightly want other answers than the targets,
-    as a loss that weighs them by a reward does.
+    nbdebug trains a copy for a short while and measures the loss and the metric (accuracy or explained variance) on the
+    same samples before and after. With a custom `compute_loss` this is only a note, because such a loss may have
+    another objective than the targets, for example a loss weighted by a reward.
 
-    Why it matters: what is minimised is not what is wanted. The loss may have the wrong sign in one term, weigh the
-    wrong samples, or be of another kind than the task.
+    Why it matters: the loss is not a proxy for the objective. One term may have the wrong sign, the wrong samples may
+    be weighted, or the loss may belong to another task.
 
-    What to try: look at the loss as a function of one output at a time, and compute the metric by hand on five samples.
+    What to try: plot the loss as a function of one output at a time, and compute the metric manually on five samples.
     """
     before, after = run.fit_before, run.fit_after
     if before is None or after is None or before.measure != after.measure:
-        raise NotApplicable("there is no measure of quality for this kind of task")
+        raise NotApplicable("no metric is defined for this kind of task")
     drop = run.loss_before - run.loss_after
     noise = _noise(before, run.samples)
     worse = before.value - after.value > sigmas * noise and after.value < after.chance
     if drop > fell * abs(run.loss_before) and worse:
         yield Finding(
-            f"In {len(run.losses)} steps the loss falls from {run.loss_before:.3g} to {run.loss_after:.3g}, but the "
-            f"{before.measure} falls as well, from {before.value:.1%} to {after.value:.1%}.",
+            f"The loss falls from {run.loss_before:.3g} to {run.loss_after:.3g} in {len(run.losses)} steps, but the "
+            f"{before.measure} on the same samples drops from {before.value:.1%} to {after.value:.1%}.",
             where="loss_fn",
             severity="note" if run.by_hand else "suspect",
             evidence={
@@ -50,5 +50,5 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
 
 
 def _noise(fit: Fit, samples: int) -> float:
-    """Give the standard error of a share of right answers; explained variance gets a fixed allowance."""
+    """Return the standard error of the accuracy, or a fixed tolerance for explained variance."""
     return math.sqrt(max(fit.value * (1 - fit.value), 0.01) / max(samples, 1)) if fit.measure == "accuracy" else 0.05

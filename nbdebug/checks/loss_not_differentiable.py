@@ -1,4 +1,4 @@
-"""A loss that no gradient leaves."""
+"""The loss sends no gradient to the model."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["loss_not_differentiable"]
     )
 )
 def loss_not_differentiable(loss: LossGradient) -> Iterator[Finding]:
-    """No gradient comes from the loss to the model.
+    """The loss sends no gradient to the model.
 
-    nbdebug looks at what the loss returns, follows it back to the parameters, and hands it made-up outputs to see
-    whether a gradient that flows is anything but zero.
+    nbdebug inspects the return value of the loss, traces the autograd graph back to the parameters, and evaluates the
+    loss on synthetic outputs to see whether its gradient is nonzero.
 
-    Why it matters: without a gradient nothing is learned. `backward()` may raise, or, if the loss was wrapped into a
-    new tensor, do nothing at all without a word.
+    Why it matters: without a gradient nothing is learned. `backward()` may raise, or, if the loss was wrapped in a new
+    tensor, silently do nothing.
 
-    What to try: keep everything between the outputs and the loss as tensor operations: no .item(), .detach(), .data,
-    NumPy, no argmax, rounding or comparison; reduce the loss to one number.
+    What to try: use only differentiable tensor operations between the outputs and the loss: no `.item()`, `.detach()`,
+    `.data`, NumPy, argmax, rounding or comparison; reduce the loss to a scalar.
     """
     said = _what(loss)
     if said is not None:
@@ -45,7 +45,7 @@ def loss_not_differentiable(loss: LossGradient) -> Iterator[Finding]:
                 "requires a gradient": loss.requires_grad,
                 "outputs require a gradient": loss.output_requires_grad,
                 "parameters to train": loss.trainable,
-                "threshold": "one number whose gradient reaches a parameter",
+                "threshold": "a scalar whose gradient reaches a parameter",
                 "source": "37 reasons, 18",
             },
             remedies=(remedy,),
@@ -53,29 +53,29 @@ def loss_not_differentiable(loss: LossGradient) -> Iterator[Finding]:
 
 
 def _what(loss: LossGradient) -> tuple[str, Remedy] | None:
-    """Say what is wrong with it, and what to write in its place."""
+    """Return the message and the fix, or None if the loss is differentiable."""
     if loss.numbers == 0:
-        tensor = Remedy("Return the tensor of the loss.", "return loss")
-        return f"The loss is a {loss.kind} and not a number; nothing can go backward from it.", tensor
+        tensor = Remedy("Return the loss tensor.", "return loss")
+        return f"The loss is a `{loss.kind}`, not a scalar tensor: `backward()` cannot run on it.", tensor
     soft = Remedy(
-        "Use a loss that changes smoothly with the outputs.",
+        "Use a differentiable loss.",
         "loss = nn.functional.cross_entropy(logits, y)",
         Patch("replace-loss", {"loss": "usual"}),
     )
     if not loss.reaches_output:
         if not loss.output_requires_grad and loss.cut not in ("loss_fn", "compute_loss"):
             keep = Remedy(
-                "Keep the outputs in the graph: no detach, .data, NumPy or no_grad in the forward.",
+                "Keep the outputs in the autograd graph: no detach, .data, NumPy or no_grad in forward.",
                 "return self.head(x)",
                 Patch("keep-graph"),
             )
-            return f"The outputs carry no gradient: it is cut in {loss.cut}, so the loss cannot train anything.", keep
-        new = ", being a new tensor," if loss.requires_grad else ""
-        kind = f"a Python {loss.kind}" if loss.kind in ("float", "int") else f"a {loss.kind}{new} without a way back"
-        return f"The loss is {kind}: none of the {loss.trainable:,} parameters gets a gradient from it.", soft
+            return f"The outputs are detached in `{loss.cut}`: the loss cannot send a gradient to any parameter.", keep
+        new = "a new" if loss.requires_grad else "a"
+        kind = f"a Python `{loss.kind}`" if loss.kind in ("float", "int") else f"{new} `{loss.kind}` outside the graph"
+        return f"The loss is {kind}: none of the {loss.trainable:,} parameters receives a gradient from it.", soft
     if loss.numbers > 1:
-        mean = Remedy("Reduce the loss to one number.", "loss = loss.mean()", Patch("reduce-loss"))
-        return f"The loss holds {loss.numbers} numbers; backward() needs one.", mean
+        mean = Remedy("Reduce the loss to a scalar.", "loss = loss.mean()", Patch("reduce-loss"))
+        return f"The loss has {loss.numbers} elements; `backward()` requires a scalar.", mean
     if loss.flat:
-        return "The loss changes with the outputs, but its gradient is zero everywhere: it goes in steps.", soft
+        return "The loss depends on the outputs, but its gradient is zero everywhere: it is piecewise constant.", soft
     return None

@@ -1,4 +1,4 @@
-"""Better predictions give a larger loss."""
+"""The sign of the loss is flipped."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ __all__ = ["loss_sign_flipped"]
 def loss_sign_flipped(
     response: LossResponse,
     *,
-    toward: float = 0.05,  # a healthy loss pulls every element to its target; a few may be masked
+    toward: float = 0.05,  # a correct loss pulls every element toward its target; a few may be masked
 ) -> Iterator[Finding]:
-    """The loss grows when predictions get better, so training makes them worse.
+    """The loss increases when predictions improve, so training makes them worse.
 
-    nbdebug hands the loss made-up outputs and reads off the gradient which values it pulls them to or pushes them from.
-    Only where these values are the targets themselves is it said that the sign is wrong.
+    nbdebug evaluates the loss on synthetic outputs and reads from the gradient whether it pulls them toward their
+    targets or pushes them away. The sign is reported as wrong only where the outputs are compared with the targets
+    themselves.
 
-    Why it matters: the optimizer minimises. A score, a likelihood or an accuracy handed over as it is, or one minus too
-    many, makes it walk away from the answer, and the curve still falls.
+    Why it matters: optimizers minimize. A score, a likelihood or an accuracy used directly as the loss, or one minus
+    sign too many, drives the predictions away from the targets while the loss curve still falls.
 
-    What to try: minimise the negative of what should grow, or remove one minus.
+    What to try: minimize the negative of the quantity that should increase, or remove one minus sign.
     """
     judged = [head for head in response.heads if head.toward is not None and head.target is not None]
     if not judged:
-        raise NotApplicable("outputs and targets are not compared in a way that has a direction")
+        raise NotApplicable("the loss does not compare outputs with targets elementwise, so no direction is defined")
     for head in judged:
         if head.toward is not None and head.toward <= toward and (head.is_compared or head.family == "differences"):
             certain = head.is_compared and head.even_weights and not response.assumed
             yield Finding(
-                f"{response.begins} pushes {1 - head.toward:.0%} of the outputs away from their targets: the better "
-                "the prediction, the larger the loss.",
+                f"{response.begins} pushes {1 - head.toward:.0%} of the outputs away from their targets: the loss "
+                "increases as predictions improve.",
                 where=response.place if response.place != "model" else head.place,
                 severity="bug" if certain else "suspect",
                 evidence={
@@ -47,11 +48,11 @@ def loss_sign_flipped(
                 },
                 remedies=(
                     Remedy(
-                        "Change the sign.",
-                        "loss = -log_probabilities.mean()  # a likelihood is maximised",
+                        "Negate the loss.",
+                        "loss = -log_probabilities.mean()  # a likelihood is maximized",
                         Patch("negate-loss"),
                     ),
-                    Remedy("Use torch's own loss.", "loss = nn.functional.cross_entropy(logits, y)"),
+                    Remedy("Use a built-in PyTorch loss.", "loss = nn.functional.cross_entropy(logits, y)"),
                 ),
-                exhibit=Bars(("toward the target", "away from it"), (head.toward, 1 - head.toward), unit="share"),
+                exhibit=Bars(("toward target", "away from target"), (head.toward, 1 - head.toward), unit="fraction"),
             )

@@ -1,4 +1,4 @@
-"""A loss that jumps up again and again."""
+"""The loss spikes repeatedly."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def loss_spikes(
     course: LossCourse,
     *,
     spikes: int = 3,
-    lasting: float = 0.5,  # share of the spikes that show in the next steps, too; an odd sample does not
+    lasting: float = 0.5,  # fraction of spikes that last for several steps; a single hard batch does not
 ) -> Iterator[Finding]:
-    """The loss jumps up again and again, and needs several steps to come down.
+    """The loss spikes repeatedly and takes several steps to recover.
 
-    nbdebug watches your training and looks for steps at which the loss leaves its surroundings by more than ten times
-    the usual scatter and undoes half of what was gained. A single hard batch, after which all is as before, does not
+    nbdebug watches your training and looks for steps at which the loss exceeds its recent level by more than ten times
+    the usual noise and undoes half of the progress. A single hard batch, after which the loss is back at once, does not
     count.
 
-    Why it matters: what was learned is partly overwritten each time. The learning rate may be too high, the data may
-    come in an order (class after class), or some batches may hold values or labels that are wrong.
+    Why it matters: each spike overwrites part of what was learned. The learning rate may be too high, the data may be
+    sorted (class after class), or some batches may contain wrong values or labels.
 
-    What to try: look at the batches of these steps, shuffle the data, lower the learning rate or clip the gradient.
+    What to try: inspect the batches of these steps, shuffle the data, lower the learning rate or clip the gradients.
     """
     course.require_progress()
     if course.begins_again:
-        raise NotApplicable("an inner loop begins again and again, with other weights or with other data")
+        raise NotApplicable("an inner loop restarts repeatedly, with other weights or other data")
     if len(course.spikes) < spikes or course.lasting < lasting * len(course.spikes):
         return
     step, loss, around = max(course.spikes, key=lambda spike: spike[1] - spike[2])
     yield Finding(
-        f"The loss jumped {len(course.spikes)} times in {course.looked_for_spikes} steps, from {around:.3g} to "
-        f"{loss:.3g} at step {step}; single steps usually differ by {course.noise:.2g}.",
+        f"The loss spiked {len(course.spikes)} times in {course.looked_for_spikes} steps, from {around:.3g} to "
+        f"{loss:.3g} at step {step} (usual step-to-step noise: {course.noise:.2g}).",
         where="loss",
         severity="suspect",
         evidence={
@@ -47,15 +47,15 @@ def loss_spikes(
             "spikes": len(course.spikes),
             "usual scatter": course.noise,
             "threshold": spikes,
-            "source": "ten scatters, and half of the progress",
+            "source": "more than 10 times the usual noise, and half of the progress undone",
         },
         remedies=(
             Remedy(
-                "Look at the batches at which it jumps, from within your loop.",
+                "Inspect the batches that cause the spikes, from within your loop.",
                 f"if loss.item() > {(loss + around) / 2:.3g}:\n    nbdebug.show_batch([batch])",
             ),
-            Remedy("Lower the learning rate tenfold.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
-            Remedy("Clip the gradient.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+            Remedy("Divide the learning rate by 10.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
+            Remedy("Clip the gradients.", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
         ),
         exhibit=Lines.of_steps("loss", course.steps, course.values, "Loss"),
     )

@@ -1,4 +1,4 @@
-"""A loss that grows with the batch."""
+"""The loss is summed over the batch."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ __all__ = ["loss_sums_over_batch"]
 def loss_sums_over_batch(
     scaling: BatchScaling,
     *,
-    growth: float = 0.02,  # twice the samples give twice a sum; rounding is far smaller
-    rises: float = 1.5,  # relative to the first loss, after ten steps on one batch
+    growth: float = 0.02,  # a summed loss doubles with twice the samples; rounding error is far smaller
+    rises: float = 1.5,  # relative to the initial loss, after ten steps on one batch
 ) -> Iterator[Finding]:
-    """The loss is a sum over the samples, so it grows with the batch size.
+    """The loss is summed over the batch, so it grows with the batch size.
 
-    nbdebug runs a batch and the same batch twice over: a mean stays, a sum doubles. With plain gradient descent it then
-    tries a few steps with your learning rate and with that divided by the batch size.
+    nbdebug computes the loss of one batch and of the same batch repeated twice: a mean stays the same, a sum doubles.
+    With SGD it then takes a few steps with your learning rate, and with the learning rate divided by the batch size.
 
-    Why it matters: the gradients grow with the batch as well. A learning rate that fits one batch size is too high for
-    a larger one, and losses of runs with different batch sizes cannot be compared. Adaptive optimizers hide it.
+    Why it matters: the gradients grow with the batch size as well. A learning rate tuned for one batch size is too high
+    for a larger one, and losses of runs with different batch sizes cannot be compared. Adaptive optimizers hide it.
 
-    What to try: take the mean, or divide the learning rate by the batch size.
+    What to try: use `reduction="mean"`, or divide the learning rate by the batch size.
     """
     if abs(scaling.growth - 2) > growth:
         return
-    suffers = scaling.ends is not None and scaling.ends[0] > rises and scaling.ends[1] < 1
+    diverges = scaling.ends is not None and scaling.ends[0] > rises and scaling.ends[1] < 1
     trouble = ""
-    if suffers and scaling.ends is not None:
-        end = "explodes" if math.isinf(scaling.ends[0]) else f"grows {scaling.ends[0]:.3g}-fold"
+    if diverges and scaling.ends is not None:
+        end = "diverges" if math.isinf(scaling.ends[0]) else f"grows {scaling.ends[0]:.3g}-fold"
         trouble = (
-            f" With {scaling.optimizer} and a learning rate of {scaling.learning_rate:g} it {end} within ten steps; "
-            f"divided by the batch size it falls."
+            f" With `{scaling.optimizer}` and lr={scaling.learning_rate:g} it {end} within ten steps; "
+            f"with lr divided by the batch size it falls."
         )
     yield Finding(
-        f"The loss of a batch of {scaling.batch_size} is {scaling.once:.3g}, and {scaling.twice:.3g} for the same "
-        f"batch twice over: it is a sum over the samples.{trouble}",
+        f"The loss is summed over the batch: it is {scaling.once:.3g} for {scaling.batch_size} samples and "
+        f"{scaling.twice:.3g} for the same batch repeated twice.{trouble}",
         where=scaling.place,
-        severity="suspect" if suffers else "note",
+        severity="suspect" if diverges else "note",
         evidence={
             "loss of the batch": scaling.once,
             "loss of the batch twice over": scaling.twice,
             "loss after ten steps, relative": str(scaling.ends),
-            "threshold": f"{rises} times the first loss",
+            "threshold": f"{rises} times the initial loss",
             "source": "37 reasons, 18",
         },
         remedies=(
             Remedy(
-                "Take the mean over the samples.",
+                "Average the loss over the batch.",
                 'loss_fn = nn.CrossEntropyLoss(reduction="mean")',
                 Patch("average-loss"),
             ),
-            Remedy("Or divide the sum.", "loss = loss / len(x)"),
+            Remedy("Divide the sum by the batch size.", "loss = loss / len(x)"),
         ),
-        exhibit=Bars(("one batch", "the batch twice"), (scaling.once, scaling.twice), unit="loss"),
+        exhibit=Bars(("one batch", "batch repeated twice"), (scaling.once, scaling.twice), unit="loss"),
     )

@@ -1,4 +1,4 @@
-"""One term of the loss drowns the others."""
+"""One loss term dominates the gradient."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ __all__ = ["loss_terms_unbalanced"]
 def loss_terms_unbalanced(
     terms: LossTerms,
     *,
-    drowns: float = 1000.0,  # 37 reasons, 20: terms of one size; regularisers may be 100 times smaller on purpose
-    large: float = 100.0,  # worth knowing, never an alarm
+    drowns: float = 1000.0,  # 37 reasons, 20: similar magnitudes; regularizers may be 100 times smaller on purpose
+    large: float = 100.0,  # reported as a note only
 ) -> Iterator[Finding]:
-    """One term of the loss is so large that the others have no say.
+    """One loss term dominates the gradient, so the other terms have no effect.
 
-    nbdebug takes the gradient of each term by itself, weighted as it enters the sum, at the start and again after some
-    steps of training on one batch.
+    nbdebug computes the gradient of each term separately, with the weight it has in the sum, at initialization and
+    again after some training steps on one batch.
 
-    Why it matters: the weights follow the sum of the gradients. A term whose gradient is a thousand times smaller than
-    another's does nothing, however well its own value is watched.
+    Why it matters: the optimizer follows the sum of the gradients. A term whose gradient is a thousand times smaller
+    than another's has no effect on training.
 
-    What to try: weight the terms so that their gradients have about the same size, and watch each of them.
+    What to try: weight the terms so that their gradients have similar norms, and log each term separately.
     """
     if any(not term.first > 0 or not term.later > 0 for term in terms.terms):
-        return  # a term without any gradient is at its best already, or another check's business
+        return  # a term without a gradient is already minimal, or reported by another check
     largest = max(terms.terms, key=lambda term: term.first)
     rest = [term for term in terms.terms if term is not largest]
     ratio = min(min(largest.first / term.first, largest.later / term.later) for term in rest)
     if ratio < large:
         return
-    others = ", ".join(f"{term.name} {term.first:.3g}" for term in rest)
+    others = ", ".join(f"`{term.name}` {term.first:.3g}" for term in rest)
     yield Finding(
-        f"The gradient of the term {largest.name} has a norm of {largest.first:.3g}, the others far less ({others}); "
-        f"after {terms.steps} steps it is still at least {ratio:.3g} times larger.",
+        f"The loss term `{largest.name}` has a gradient norm of {largest.first:.3g}, at least {ratio:.3g} times larger "
+        f"than the other terms ({others}), also after {terms.steps} steps.",
         where=largest.name,
         severity="suspect" if ratio > drowns else "note",
         evidence={
@@ -50,12 +50,12 @@ def loss_terms_unbalanced(
         },
         remedies=(
             Remedy(
-                "Weight the terms to the same size.",
+                "Weight the terms so that their gradients have similar norms.",
                 f"loss = {largest.name} / {ratio:.1g} + " + " + ".join(term.name for term in rest),
             ),
         ),
         exhibit=Table(
-            ("term", "weight", "value", "gradient at first", f"after {terms.steps} steps"),
+            ("term", "weight", "value", "initial gradient", f"after {terms.steps} steps"),
             tuple((t.name, t.weight, t.value, t.first, t.later) for t in terms.terms),
         ),
     )

@@ -1,4 +1,4 @@
-"""Pictures whose axes are mixed up."""
+"""Image dimensions are in the wrong order."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from nbdebug.registry import check
 
 __all__ = ["misread_image_layout"]
 
-SOURCE = "37 reasons, 1; neighbours in a picture are alike"
-PERMUTE = Remedy("Move the channels, do not reshape them.", "x = x.permute(0, 3, 1, 2)", Patch("reread-images"))
+SOURCE = "37 reasons, 1; neighboring pixels are correlated"
+PERMUTE = Remedy("Permute the channels to dim 1; do not reshape.", "x = x.permute(0, 3, 1, 2)", Patch("reread-images"))
 
 
 @check(explains=("worse-than-baseline", "destructive-augmentation"))
 def misread_image_layout(
     first: FirstWeights,
     *,
-    gain: float = 0.7,  # the other reading is smoother by a third at least …
-    wins: float = 0.9,  # … in nine pictures of ten
-    smooth: float = 0.9,  # neighbours are alike along an axis of a picture; channels have no such order
+    gain: float = 0.7,  # the other layout is smoother by a third at least …
+    wins: float = 0.9,  # … in nine images out of ten
+    smooth: float = 0.9,  # neighbors are correlated along a spatial dimension; channels are not ordered
 ) -> Iterator[Finding]:
-    """Height, width and channels of the pictures are mixed up.
+    """Height, width and channels of the images are in the wrong order.
 
-    Neighbours in a picture are alike. nbdebug looks at the pictures as they arrive at the first convolution: whether
-    the axis that is used for the channels is one along which neighbours are alike, with the channels at the end; and
-    whether the same memory, read in another order, gives pictures that are smoother.
+    Neighboring pixels are correlated. nbdebug inspects the images that reach the first convolution: whether the channel
+    dimension is as smooth as a spatial one while the channels are last, and whether the same memory read in another
+    layout gives smoother images.
 
-    Why it matters: a convolution over scrambled pixels sees noise. The shapes fit, so nothing fails, and the accuracy
-    stays far below what the model can do.
+    Why it matters: a convolution over scrambled pixels sees noise. The shapes match, so nothing fails, and the accuracy
+    stays far below what the model can reach.
 
-    What to try: `permute` to bring channels to dimension 1; `view` and `reshape` never move data, they only cut the
-    memory at other places.
+    What to try: use `permute` to move the channels to dim 1; `view` and `reshape` never move data, they only
+    reinterpret the memory.
     """
     looked = [(layer, layer.layout) for layer in first.layers if layer.layout is not None]
     if not looked:
-        raise NotApplicable("no convolution over pictures is among the first layers")
+        raise NotApplicable("no 2d convolution is among the first layers")
     for layer, layout in looked:
         if layout.other and layout.gain < gain and layout.wins > wins:
             yield _reshaped(layer, layout, gain)
@@ -47,6 +47,7 @@ def misread_image_layout(
 
 
 def _is_channel_last(layout: ImageLayout, smooth: float, wins: float) -> bool:
+    """Return whether dims 1 and 2 look spatial while the last dim is small enough for channels."""
     first, second, last = layout.shape
     alike = max(layout.smooth[:2]) < smooth and min(layout.ordered[:2]) > wins
     even = 0.5 < layout.smooth[0] / max(layout.smooth[1], 1e-9) < 2
@@ -55,22 +56,20 @@ def _is_channel_last(layout: ImageLayout, smooth: float, wins: float) -> bool:
 
 def _channel_last(layer: FirstLayer, layout: ImageLayout, smooth: float) -> Finding:
     return Finding(
-        f"{layer.path} ({layer.module}) takes dimension 1 of {layout.shape} for the channels, but neighbours along it "
-        f"are alike in {layout.ordered[0]:.0%} of {layout.pictures} pictures, as along a picture's side: the channels "
-        f"are last.",
+        f"The images {layout.shape} that reach `{layer.path}` ({layer.module}) are channels-last: dim 1 is as smooth "
+        f"as a spatial dimension in {layout.ordered[0]:.0%} of {layout.pictures} images.",
         where=layer.path,
         severity="bug" if layout.shape[2] in (3, 4) else "suspect",
         evidence={"shape": layout.shape, "roughness by axis": layout.smooth, "threshold": smooth, "source": SOURCE},
         remedies=(PERMUTE,),
-        exhibit=Bars(("dimension 1", "dimension 2"), layout.smooth[:2], title="Neighbours against any two places"),
+        exhibit=Bars(("dim 1", "dim 2"), layout.smooth[:2], title="Neighbor difference / random pair difference"),
     )
 
 
 def _reshaped(layer: FirstLayer, layout: ImageLayout, gain: float) -> Finding:
     return Finding(
-        f"The pictures of {layout.shape} that arrive at {layer.path} ({layer.module}) are scrambled: read as "
-        f"{layout.other}, the same values are {1 / max(layout.gain, 1e-9):.1f} times smoother in {layout.wins:.0%} of "
-        f"{layout.pictures} pictures.",
+        f"The images {layout.shape} that reach `{layer.path}` ({layer.module}) are scrambled: read as {layout.other}, "
+        f"they are {1 / max(layout.gain, 1e-9):.1f} times smoother ({layout.wins:.0%} of {layout.pictures} images).",
         where=layer.path,
         evidence={
             "shape": layout.shape,
@@ -80,5 +79,5 @@ def _reshaped(layer: FirstLayer, layout: ImageLayout, gain: float) -> Finding:
             "source": SOURCE,
         },
         remedies=(PERMUTE,),
-        exhibit=Bars(("as it is read", layout.other), (1.0, layout.gain), title="Roughness"),
+        exhibit=Bars(("current layout", layout.other), (1.0, layout.gain), title="Roughness"),
     )

@@ -1,4 +1,4 @@
-"""Layers that collapse into one."""
+"""Consecutive linear layers have no activation between them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ __all__ = ["missing_nonlinearity"]
 
 @check(explains=("batch-not-memorised", "worse-than-baseline"))
 def missing_nonlinearity(linearity: Linearity) -> Iterator[Finding]:
-    """The whole network is one affine map, however many layers it has.
+    """The whole network is one affine map, regardless of its depth.
 
-    nbdebug mixes pairs of samples and compares the answer to the mixture with the mixture of the answers, in eval mode
-    and before a last softmax or sigmoid. In an affine network they agree to the last digit.
+    nbdebug interpolates between pairs of samples and compares the output of the interpolation with the interpolation of
+    the outputs, in eval mode and before a final softmax or sigmoid. In an affine network they agree up to rounding.
 
-    Why it matters: linear layers without a nonlinearity between them collapse into a single one. The network can do no
-    more than linear or logistic regression, whatever its depth.
+    Why it matters: linear layers without a nonlinearity between them collapse into a single one. The network is no more
+    expressive than linear or logistic regression, whatever its depth.
 
-    What to try: put an activation (ReLU, GELU, tanh) between the layers named. Two layers with a narrow middle, as a
-    low-rank map or a linear autoencoder has, may be meant.
+    What to try: put an activation (ReLU, GELU, tanh) between the layers named. Two linear layers with a narrow
+    bottleneck, as in a low-rank factorization or a linear autoencoder, may be intended.
     """
     if linearity.is_affine and linearity.chain:
         wasted = [pair for pair in linearity.chain if pair.is_wasted]
         pair = (wasted or linearity.chain)[0]
         says = (
-            f"The network is affine: mixing samples mixes the answers to within {linearity.deviation:.0e}. Its "
-            f"{len(linearity.chain) + 1} layers in a row collapse into one; nothing bends the values between "
-            f"{pair.first} and {pair.second}."
+            f"The network is affine (deviation {linearity.deviation:.0e}): its {len(linearity.chain) + 1} consecutive "
+            f"linear layers collapse into one. There is no activation between `{pair.first}` and `{pair.second}`."
         )
         yield _finding(says, pair, linearity, "bug" if wasted else "note")
         return
     for pair in linearity.touching:
         if pair.is_wasted:
-            says = f"Nothing stands between {pair.first} and {pair.second}, so that the two could be one layer."
+            says = f"There is no activation between `{pair.first}` and `{pair.second}`: they are equal to one layer."
             yield _finding(says, pair, linearity, "note")
             return
 
@@ -56,7 +55,7 @@ def _finding(says: str, pair: LinearPair, linearity: Linearity, severity: Severi
         },
         remedies=(
             Remedy(
-                "Put an activation between them.",
+                "Add an activation between the two layers.",
                 f"x = {in_code(pair.second, 'self')}(torch.relu({in_code(pair.first, 'self')}(x)))",
                 Patch(
                     "activation-between", {"layers": list(dict.fromkeys(p.first for p in linearity.chain or (pair,)))}

@@ -1,4 +1,4 @@
-"""Many wrong labels."""
+"""Many labels appear to be wrong."""
 
 from __future__ import annotations
 
@@ -20,58 +20,59 @@ __all__ = ["noisy_labels"]
 def noisy_labels(
     simple: Baselines,
     *,
-    noise: float = 0.05,  # share of wrong labels; public benchmarks hold 3.4 % on average (Northcutt and others, 2021)
-    gain: float = 0.3,  # of the way from chance to perfect: a task that simple models hardly predict cannot be judged
-    flat: float = 0.7,  # errors of the surest third against all; classes that overlap give far less than 1
-    samples: int = 100,  # the test below has the number of samples in it; with fewer it never speaks
+    noise: float = 0.05,  # fraction of wrong labels; public benchmarks have 3.4 % on average (Northcutt et al., 2021)
+    gain: float = 0.3,  # from chance (0) to perfect (1): a task that simple models hardly predict cannot be judged
+    flat: float = 0.7,  # error rate of the most confident third over all; overlapping classes give far less than 1
+    samples: int = 100,  # with fewer the confidence bound below is never reached
 ) -> Iterator[Finding]:
-    """Many labels seem to be wrong.
+    """Many labels appear to be wrong.
 
-    Simple models predict each label from the other samples. Where classes overlap, they err where they are unsure;
-    wrong labels make them err as often where they are sure. So the errors of the surest third count.
+    Simple models predict each label from the other samples (cross-validation). Where classes overlap, they are wrong on
+    low-confidence predictions; wrong labels make them wrong just as often on high-confidence ones. So the error rate of
+    the most confident third counts.
 
-    Why it matters: the model has to learn wrong answers by heart, which takes capacity, slows it down, and sets a floor
-    to the error that can be reached.
+    Why it matters: the model has to overfit wrong labels, which takes capacity, slows training down, and puts a floor
+    under the achievable error.
 
-    What to try: look at the samples listed first; ask a second person to label them; for what stays, use a loss that
-    tolerates it, such as label smoothing.
+    What to try: review the samples listed first; have a second person label them; for the rest, use a loss that
+    tolerates label noise, such as label smoothing.
     """
     if simple.kind != "classes":
-        raise NotApplicable("the targets are not classes")
+        raise NotApplicable("the targets are not class labels")
     if simple.size < samples:
-        raise NotApplicable(f"{simple.size} samples are too few to tell wrong labels from hard ones ({samples} needed)")
+        raise NotApplicable(f"{simple.size} samples are too few to detect wrong labels ({samples} needed)")
     wrong = simple.predicted != simple.labels
-    surest = np.argsort(-simple.sure, kind="stable")[: len(wrong) // 3]
-    errors, count = int(wrong[surest].sum()), len(surest)
-    least = float(beta.ppf(0.001, errors, count - errors + 1)) if errors else 0.0
-    if simple.gain < gain or least < noise or errors / count < flat * wrong.mean():
+    confident = np.argsort(-simple.sure, kind="stable")[: len(wrong) // 3]
+    errors, count = int(wrong[confident].sum()), len(confident)
+    lower_bound = float(beta.ppf(0.001, errors, count - errors + 1)) if errors else 0.0
+    if simple.gain < gain or lower_bound < noise or errors / count < flat * wrong.mean():
         return
     yield _finding(simple, wrong, errors / count, noise)
 
 
-def _finding(simple: Baselines, wrong: np.ndarray, surely: float, limit: float) -> Finding:
+def _finding(simple: Baselines, wrong: np.ndarray, confident_error: float, limit: float) -> Finding:
     listed = sorted(np.flatnonzero(wrong), key=lambda i: simple.given[i] - simple.sure[i])
     return Finding(
-        f"About {wrong.mean():.0%} of {simple.size} labels contradict what similar samples are called ({simple.best}), "
-        f"and just as many ({surely:.0%}) where the prediction is surest; the likeliest are samples "
-        f"{', '.join(str(simple.indices[i]) for i in listed[:5])}.",
+        f"About {wrong.mean():.0%} of {simple.size} labels disagree with a simple model ({simple.best}), as many "
+        f"({confident_error:.0%}) among its most confident predictions. Review samples "
+        f"{', '.join(str(simple.indices[i]) for i in listed[:5])} first.",
         where="loader",
         severity="suspect",
         evidence={
-            "errors where surest": surely,
+            "errors where surest": confident_error,
             "errors in all": float(wrong.mean()),
             "indices": [simple.indices[i] for i in listed[:50]],
             "threshold": limit,
-            "source": "Northcutt and others, Confident Learning and Pervasive Label Errors (2021)",
+            "source": "Northcutt et al., Confident Learning and Pervasive Label Errors (2021)",
         },
         remedies=(
-            Remedy("Look at the samples listed, with their labels."),
-            Remedy("Let the loss tolerate some wrong labels.", "nn.CrossEntropyLoss(label_smoothing=0.1)"),
+            Remedy("Review the listed samples and their labels."),
+            Remedy("Use a loss that tolerates label noise.", "nn.CrossEntropyLoss(label_smoothing=0.1)"),
         ),
         exhibit=Table(
-            ("index", "label", "looks like", "sure"),
+            ("index", "label", "predicted", "confidence"),
             tuple(_row(simple, int(i)) for i in listed[:20]),
-            "Labels to look at first",
+            "Labels to review first",
             samples=True,
         ),
     )

@@ -1,4 +1,4 @@
-"""A gradient that is born NaN or infinite behind a clean forward pass."""
+"""A gradient is NaN or Inf although the forward pass is finite."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ __all__ = ["non_finite_backward"]
 
 @check(explains=("batch-not-memorised", "exploding-gradients", "update-ratio-off", "learning-rate-too-high"))
 def non_finite_backward(passes: FinitePasses) -> Iterator[Finding]:
-    """A gradient is NaN or infinite although the forward pass is clean.
+    """A gradient is NaN or Inf although the forward pass is finite.
 
-    nbdebug runs several batches backward. When a parameter's gradient is not finite it runs the batch again and watches
-    every node of the graph: the first one that makes a bad gradient out of finite ones is named, with the line that
-    made it and the values of the forward pass there.
+    nbdebug runs several batches backward. When a parameter's gradient is not finite, it repeats the batch and inspects
+    every node of the autograd graph: the first one that turns finite gradients into non-finite ones is named, with its
+    source line and its forward values.
 
-    Why it matters: one step with such a gradient makes the weights NaN, though every loss before looked right. The
-    slope of a root, a norm or a power at 0 is infinite, and `torch.where` does not help: 0 times infinity is NaN.
+    Why it matters: one optimizer step with such a gradient makes the weights NaN, although every loss before looked
+    right. The derivative of a square root, a norm or a power at 0 is infinite, and `torch.where` does not help: 0 times
+    infinity is NaN.
 
-    What to try: move the argument away from the bad point *before* the operation (x.clamp_min(1e-8).sqrt()), not after
-    it; with torch.where, put a harmless value into the branch that is not taken.
+    What to try: move the argument away from the singularity *before* the operation (`x.clamp_min(1e-8).sqrt()`), not
+    after it; with `torch.where`, put a safe value into the branch that is not selected.
     """
     if passes.forward is not None:
-        raise NotApplicable("the forward pass is not finite already; see non-finite-forward")
+        raise NotApplicable("the forward pass is already not finite; see non-finite-forward")
     if not passes.has_gradient:
         raise NotApplicable("the loss has no gradient")
     bad = passes.backward
     if bad is None:
         return
-    place = f" in {bad.where} ({bad.module})" if bad.module else f" in {bad.where}" if bad.where else ""
-    met = f" where {' and '.join(bad.values)}" if bad.values else ""
+    place = f" in `{bad.where}` ({bad.module})" if bad.module else f" in `{bad.where}`" if bad.where else ""
+    inputs = f" ({', '.join(bad.values)})" if bad.values else ""
     line = f", at {bad.source}" if bad.source else ""
-    born = f"The slope of `{bad.operation}`{met} is {bad.kind}{place}{line}." if bad.operation else ""
+    cause = f"The gradient of `{bad.operation}`{inputs} is {bad.kind}{place}{line}. " if bad.operation else ""
     yield Finding(
-        f"{born} It reaches {bad.reached} in batch {bad.batch}, although the loss is finite.".strip(),
+        f"{cause}The loss is finite, but {bad.reached} is not (batch {bad.batch}).",
         where=bad.where or "model",
         evidence={
             "operation": bad.operation,
@@ -46,16 +47,16 @@ def non_finite_backward(passes: FinitePasses) -> Iterator[Finding]:
             "source line": bad.source,
             "position": list(bad.position),
             "threshold": 0,
-            "source": "a gradient has to be finite to be followed",
+            "source": "gradients must be finite",
         },
         remedies=(
             Remedy(
-                "Keep the argument away from the point without a slope.",
+                "Keep the argument away from the singularity.",
                 "torch.sqrt(x.clamp_min(1e-8))",
                 Patch("guard-operation", {"operation": "sqrt"}),
             ),
             Remedy(
-                "Make the branch that is not taken harmless before the operation.",
+                "Use a safe value in the unselected branch before the operation.",
                 "safe = torch.where(ok, x, 1.0); y = torch.where(ok, safe.log(), 0.0)",
             ),
         ),

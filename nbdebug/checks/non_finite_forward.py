@@ -1,4 +1,4 @@
-"""A NaN or an infinity that the forward pass makes."""
+"""The forward pass produces NaN or Inf."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from nbdebug.registry import check
 
 __all__ = ["non_finite_forward"]
 
-_CURES = {
+_FIXES = {
     "log": Remedy(
-        "Keep the argument of the logarithm away from zero.",
+        "Keep the argument of `log` away from zero.",
         "torch.log(p.clamp_min(1e-8))",
         Patch("guard-operation", {"operation": "log"}),
     ),
     "div": Remedy("Keep the divisor away from zero.", "a / (b + 1e-8)", Patch("guard-operation", {"operation": "div"})),
     "sqrt": Remedy(
-        "Keep the argument of the root positive.",
+        "Keep the argument of `sqrt` positive.",
         "torch.sqrt(x.clamp_min(0) + 1e-8)",
         Patch("guard-operation", {"operation": "sqrt"}),
     ),
-    "exp": Remedy("Subtract the maximum first, or use a function that does.", "torch.softmax(x, dim=-1)"),
-    "softmax": Remedy("A row that is masked everywhere has no softmax: leave one entry, or use a finite mask.", ""),
+    "exp": Remedy("Subtract the maximum first, or use a numerically stable function.", "torch.softmax(x, dim=-1)"),
+    "softmax": Remedy("Leave at least one unmasked entry in every softmax row, or use a finite mask value.", ""),
     "parameter": Remedy(
-        "Initialise the parameter: torch.empty leaves whatever was in memory.",
+        "Initialize the parameter: `torch.empty` returns uninitialized memory.",
         "nn.init.normal_(w)",
         Patch("reinitialise"),
     ),
     "std": Remedy(
-        "The spread of one value is NaN: ask for it with correction=0.",
+        "Use `correction=0`: the standard deviation of a single value is NaN.",
         "x.std(correction=0)",
         Patch("uncorrected-spread"),
     ),
@@ -48,31 +48,31 @@ _CURES = {
     )
 )
 def non_finite_forward(passes: FinitePasses) -> Iterator[Finding]:
-    """The forward pass makes a NaN or an infinity out of finite numbers.
+    """The forward pass produces NaN or Inf from finite values.
 
-    nbdebug runs several batches in both modes. When the loss is not finite it runs the batch again with every operation
-    watched, and follows the bad value back to the first operation that made it. Infinities that are written down, as
-    in an attention mask, are no illness.
+    nbdebug runs several batches in training and eval mode. When the loss is not finite, it repeats the batch, inspects
+    every operation, and traces the non-finite value back to the operation that produced it first. Infinities on
+    purpose, as in an attention mask, are not reported.
 
     Why it matters: one NaN in the loss makes every gradient NaN, and after one step every weight.
 
-    What to try: look at the line named; keep logarithms, roots and divisors away from zero, exponentials away from
-    large numbers, and rows of a softmax from being masked entirely.
+    What to try: check the line named; keep logarithms, square roots and divisors away from zero, exponentials away from
+    large arguments, and avoid softmax rows that are completely masked.
     """
     if passes.forward is not None:
         yield Finding(
-            f"{_what(passes.forward)}{_line(passes.forward)}. It reaches {passes.forward.reached} in batch "
-            f"{passes.forward.batch} in {passes.forward.mode} mode.",
+            f"{_what(passes.forward)}{_line(passes.forward)}. It makes {passes.forward.reached} non-finite in batch "
+            f"{passes.forward.batch} ({passes.forward.mode} mode).",
             where=passes.forward.where or "model",
             evidence=_evidence(passes.forward, passes.batches),
-            remedies=tuple(cure for name, cure in _CURES.items() if name in passes.forward.operation),
+            remedies=tuple(fix for name, fix in _FIXES.items() if name in passes.forward.operation),
         )
         return
     if passes.bad_inputs:
-        raise NotApplicable("the NaN of the loss comes from the inputs; see non-finite-inputs")
+        raise NotApplicable("the NaN in the loss comes from the inputs; see non-finite-inputs")
     if passes.quiet is not None:
         yield Finding(
-            f"{_what(passes.quiet)}{_line(passes.quiet)}. Neither the loss nor a gradient takes harm.",
+            f"{_what(passes.quiet)}{_line(passes.quiet)}. The loss and the gradients stay finite.",
             where=passes.quiet.where or "model",
             severity="note",
             evidence=_evidence(passes.quiet, passes.batches),
@@ -80,17 +80,17 @@ def non_finite_forward(passes: FinitePasses) -> Iterator[Finding]:
 
 
 def _what(bad: NonFinite) -> str:
-    """Say what made the bad value, from which numbers, and where."""
-    place = f"{bad.where} ({bad.module})" if bad.module else bad.where
+    """Describe the operation that produced the non-finite value, its inputs and its place."""
+    place = f"`{bad.where}` ({bad.module})" if bad.module else f"`{bad.where}`"
     if bad.operation in ("parameter", "buffer", "input"):
-        return f"The {bad.operation} {bad.where} holds {bad.kind} from the beginning"
+        return f"The {bad.operation} `{bad.where}` already contains {bad.kind} before the forward pass"
     if not bad.operation:
-        return "The loss is not finite, and the operation that made it so cannot be watched"
+        return "The loss is not finite, and the operation that caused it could not be traced"
     numbers = " and ".join(bad.values)
-    given = f" of {numbers}" if numbers else ""
+    argument = f" of {numbers}" if numbers else ""
     narrow = f" in {bad.dtype}" if bad.dtype in ("float16", "bfloat16") else ""
-    sample = f", first at {list(bad.position)} of its result" if bad.position else ""
-    return f"`{bad.operation}`{given} gives {bad.kind}{narrow} in {place}{sample}"
+    index = f", first at index {list(bad.position)}" if bad.position else ""
+    return f"`{bad.operation}`{argument} returns {bad.kind}{narrow} in {place}{index}"
 
 
 def _line(bad: NonFinite) -> str:
@@ -105,5 +105,5 @@ def _evidence(bad: NonFinite, batches: int) -> dict[str, object]:
         "position": list(bad.position),
         "batches looked at": batches,
         "threshold": 0,
-        "source": "no loss that is to be learned from may be NaN or infinite",
+        "source": "the loss must be finite",
     }

@@ -1,4 +1,4 @@
-"""NaN and infinity in the data."""
+"""The inputs or targets contain NaN or Inf."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ __all__ = ["non_finite_inputs"]
 
 @check(explains=("non-finite-forward", "non-finite-backward", "batch-not-memorised", "initial-loss-off"))
 def non_finite_inputs(sweep: LoaderSweep, reach: BadValuesReach | None) -> Iterator[Finding]:
-    """The inputs or the targets hold NaN or infinity.
+    """The inputs or targets contain NaN or Inf.
 
-    nbdebug reads samples from all over the data set and counts the values that are no finite numbers, by key and
-    column. A mask of minus infinity is meant to be so; missing values that the model or the loss takes care of by
-    itself are only noted.
+    nbdebug reads samples from the whole dataset and counts the non-finite values, by key and column. A mask of -inf is
+    intended; missing values that the model or the loss handles itself are only noted.
 
     Why it matters: one NaN in one sample makes the loss of its batch NaN, and with the next step every weight. From
     then on nothing is learned, often long after the run was started.
 
     What to try: find out where the values come from (missing entries, a division by zero, the logarithm of zero), then
-    fill them, drop the samples, or mask them in the model and in the loss.
+    impute them, drop the samples, or mask them in the model and in the loss.
     """
     sweep.require()
     for part in sweep.parts:
@@ -31,10 +30,10 @@ def non_finite_inputs(sweep: LoaderSweep, reach: BadValuesReach | None) -> Itera
             continue
         swallowed = reach is not None and (reach.inputs_swallowed if part.role == "input" else reach.targets_swallowed)
         yield Finding(
-            f"{_kinds(part)} in {part.bad_samples} of {part.samples} samples of the {part.role} {part.name}, first in "
-            f"sample {part.first_bad}"
+            f"The {part.role} `{part.name}` contains {_kinds(part)} in {part.bad_samples} of {part.samples} samples, "
+            f"first in sample {part.first_bad}"
             + (f", in column {part.bad_columns[0]}" if len(part.bad_columns) == 1 and part.width > 1 else "")
-            + ("; the result stays finite all the same." if swallowed else "."),
+            + ("; the loss stays finite." if swallowed else "."),
             where=_place(part),
             severity="note" if swallowed else "bug",
             evidence={
@@ -45,11 +44,11 @@ def non_finite_inputs(sweep: LoaderSweep, reach: BadValuesReach | None) -> Itera
                 "columns": list(part.bad_columns),
                 "looked at": sweep.says,
                 "threshold": 0,
-                "source": "37 reasons, 37: one is enough",
+                "source": "37 reasons, 37: a single NaN is enough",
             },
             remedies=(
                 Remedy(
-                    "Leave the samples out, or fill the gaps before the data set is made.",
+                    "Drop the samples, or impute the missing values in the dataset.",
                     "x = torch.nan_to_num(x)",
                     Patch("fill-gaps"),
                 ),
@@ -58,12 +57,13 @@ def non_finite_inputs(sweep: LoaderSweep, reach: BadValuesReach | None) -> Itera
 
 
 def _is_mask(part: PartFacts) -> bool:
-    """Whether this is a mask that is added to attention scores: 0 where one may look, minus infinity elsewhere."""
+    """Return whether this is an additive attention mask: 0 where attention is allowed, -inf elsewhere."""
     return part.role == "input" and part.bad == part.negative_inf and part.low == part.high == 0.0
 
 
 def _kinds(part: PartFacts) -> str:
-    counts = ((part.nan, "NaN"), (part.positive_inf + part.negative_inf, "infinite"))
+    """Return the counts of NaN and Inf values as text."""
+    counts = ((part.nan, "NaN"), (part.positive_inf + part.negative_inf, "Inf"))
     return " and ".join(f"{count} {name} values" for count, name in counts if count)
 
 

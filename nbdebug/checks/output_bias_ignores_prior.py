@@ -1,4 +1,4 @@
-"""The last bias could start at what is known before any input is seen."""
+"""The output bias does not start at the class frequencies or the target mean."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ __all__ = ["output_bias_ignores_prior"]
 def output_bias_ignores_prior(
     initial: InitialLoss,
     *,
-    gap: float = 0.2,  # of the loss of guessing; less than that is learned within a few steps
-    fewest: int = 5,  # samples for each class; fewer say little about frequencies
+    gap: float = 0.2,  # of the chance-level loss; less than that is learned within a few steps
+    fewest: int = 5,  # samples per class; fewer give no reliable frequencies
 ) -> Iterator[Finding]:
-    """The first steps will be spent on learning how frequent the classes are, or how large the targets.
+    """The output bias ignores the class frequencies or the target mean.
 
-    nbdebug compares the first loss with that of the best answer which is the same for all samples: the frequencies of
-    the classes, or the mean of the targets.
+    nbdebug compares the initial loss with that of the best constant prediction: the class frequencies, or the mean of
+    the targets.
 
-    Why it matters: with rare classes or large targets, the curve begins with a steep fall (a "hockey stick") in which
-    the model learns only its last bias. Starting there makes the curve honest and the training shorter.
+    Why it matters: with rare classes or large targets, the loss curve starts with a steep drop (a "hockey stick") in
+    which the model learns nothing but its output bias. Starting there gives an informative curve and saves training
+    steps.
 
-    What to try: set the last bias to the log-frequencies of the classes, to the log-odds, or to the mean.
+    What to try: initialize the output bias with the log-frequencies of the classes, the log-odds, or the target mean.
     """
     if not initial.guesses:
-        raise NotApplicable("nobody can guess what this loss compares the outputs with")
+        raise NotApplicable("no chance-level loss is known for this loss function")
     for first in initial.guesses:
-        won = first.guess - first.constant - first.luck
+        saved = first.guess - first.constant - first.luck
         judged = first.guess > 0 and not first.is_constant and first.rows >= fewest * first.classes
-        if judged and won > gap * first.guess and first.loss > first.constant + 0.5 * won:
+        if judged and saved > gap * first.guess and first.loss > first.constant + 0.5 * saved:
             yield Finding(
-                f"The first loss is {first.loss:.3g}; the best answer that is the same for every sample has "
-                f"{first.constant:.3g}, and the last bias could give it from the start.",
+                f"The initial loss is {first.loss:.3g}, but a constant prediction reaches {first.constant:.3g}: the "
+                f"output bias of `{first.place}` could start there.",
                 where=first.place,
                 severity="note",
                 evidence={
@@ -49,14 +50,17 @@ def output_bias_ignores_prior(
                     "threshold": gap,
                     "source": "Karpathy's recipe: init well",
                 },
-                remedies=(Remedy(_why(first), _code(first), _patch(first)),),
-                exhibit=Bars(("first loss", "guessing", "best constant"), (first.loss, first.guess, first.constant)),
+                remedies=(Remedy(_title(first), _code(first), _patch(first)),),
+                exhibit=Bars(
+                    ("initial loss", "chance level", "best constant"), (first.loss, first.guess, first.constant)
+                ),
             )
 
 
-def _why(first: FirstGuess) -> str:
+def _title(first: FirstGuess) -> str:
+    """Return the title of the fix for this kind of task."""
     what = {"classification": "the log-frequencies of the classes", "binary": "the log-odds"}
-    return f"Start the last bias at {what.get(first.kind, 'the mean of the targets')}."
+    return f"Initialize the output bias with {what.get(first.kind, 'the mean of the targets')}."
 
 
 def _code(first: FirstGuess) -> str:

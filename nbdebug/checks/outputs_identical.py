@@ -1,4 +1,4 @@
-"""The same output for every input."""
+"""The model gives the same output for every input."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ __all__ = ["outputs_identical"]
 
 @check(explains=("inputs-ignored", "batch-not-memorised", "learns-without-inputs", "worse-than-baseline", "dead-units"))
 def outputs_identical(outputs: OutputResponse, *, response: float = 1e-6) -> Iterator[Finding]:  # float32 resolution
-    """The model gives the same output whatever it is given.
+    """The model gives the same output for every input.
 
-    nbdebug compares the outputs for one batch with those for other inputs, in eval mode and with the same random
-    numbers, and follows what changes from module to module to the place behind which nothing does.
+    nbdebug compares the outputs for one batch with those for other inputs, in eval mode and with the same RNG state,
+    and finds the module after which the inputs no longer make a difference.
 
-    Why it matters: a model whose outputs do not depend on the inputs can learn at most how often each answer occurs.
+    Why it matters: a model whose outputs do not depend on the inputs can learn at most the class frequencies or the
+    target mean.
 
-    What to try: look at the module named: units that are all dead or saturated, a multiplication by zero, a softmax
-    over a dimension of length 1, or a variable of another name than the one that holds the data.
+    What to try: inspect the module named: units that are all dead or saturated, a multiplication by zero, a softmax
+    over a dimension of size 1, or a variable that does not hold the data.
     """
     if not outputs.inputs_differ:
-        raise NotApplicable("all inputs are alike, so nothing can be said about the outputs; see constant-inputs")
+        raise NotApplicable("all inputs are identical; see constant-inputs")
     if outputs.response > response:
         return
     if outputs.shaken:
-        return  # a layer that begins at zero on purpose: after one step the outputs differ
+        return  # zero-initialized on purpose: after one step the outputs differ
     yield Finding(
-        f"Other inputs change the outputs of {outputs.samples} samples by {outputs.response:.1g} of their size; all of "
-        f"them are about {outputs.value:.4g}. What tells the samples apart is lost {outputs.place or 'in the model'}.",
+        f"The outputs of {outputs.samples} samples are all about {outputs.value:.4g}: other inputs change them by "
+        f"{outputs.response:.1g} (relative). The signal is lost {outputs.place or 'in the model'}.",
         where=outputs.first or "model",
         evidence={
             "response": outputs.response,
             "value": outputs.value,
             "threshold": response,
-            "source": "the resolution of float32",
+            "source": "float32 precision",
         },
         remedies=(
-            Remedy("Print what enters and leaves the module named for two different samples."),
-            Remedy("If it is an activation, see whether all of its units are dead or saturated."),
+            Remedy("Print the inputs and outputs of this module for two different samples."),
+            Remedy("If it is an activation, check whether all its units are dead or saturated."),
         ),
     )

@@ -1,4 +1,4 @@
-"""Parameters that get a gradient and no step."""
+"""Trainable parameters are not in the optimizer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nbdebug.registry import check
 
 __all__ = ["parameters_missing_from_optimizer"]
 
-SOURCE = "37 reasons, 23: what the optimizer does not hold, it does not train"
-# Parts with such names have an optimizer of their own by custom; the name only softens what is said.
+SOURCE = "37 reasons, 23: an optimizer updates only the parameters it holds"
+# Modules with such names usually have their own optimizer; the name only lowers the severity.
 TRAINED_ELSEWHERE = ("disc", "critic", "teacher", "target", "ema", "momentum", "adversar", "netd", "netg")
 
 
@@ -22,24 +22,25 @@ def parameters_missing_from_optimizer(
 ) -> Iterator[Finding]:
     """Trainable parameters of the model are not in the optimizer.
 
-    nbdebug compares the optimizer's tensors with the model's by identity, before you train or in a training that it
-    watches. Frozen parameters need not be there, nor those that another optimizer holds or moves.
+    nbdebug compares the optimizer's tensors with the model's by identity, before training or in a training that it
+    watches. Frozen parameters need not be there, nor those that another optimizer holds or updates.
 
     Why it matters: a parameter that no optimizer holds never changes, however large its gradient. It happens when a
-    layer is replaced, or the model is made anew, after the optimizer was made, or when only a part was handed to it.
+    layer is replaced, or the model is re-created, after the optimizer was created, or when only some of the parameters
+    were passed to it.
 
-    What to try: make the optimizer after the model is complete and in its place, from `model.parameters()`.
+    What to try: create the optimizer from `model.parameters()` after the model is complete and on its device.
     """
-    if reach is not None and reach.is_watched:  # which knows of what the optimizer holds, and of nothing else
+    if reach is not None and reach.is_watched:  # which covers only what the optimizer holds
         reach = None
-    asleep = {p.name for p in reach.parameters if not p.is_reached} if reach is not None else set()
-    missing = [name for name in coverage.missing if name not in asleep]
+    without_gradient = {p.name for p in reach.parameters if not p.is_reached} if reach is not None else set()
+    missing = [name for name in coverage.missing if name not in without_gradient]
     if not missing:
         return
     total = len(coverage.held) + len(coverage.missing)
-    strays = f" It holds {len(coverage.strays)} tensors that are not of this model." if coverage.strays else ""
+    strays = f" It holds {len(coverage.strays)} tensors that do not belong to this model." if coverage.strays else ""
     if not coverage.held:
-        says = f"The optimizer ({coverage.optimizer}) holds none of the model's {total} trainable parameters.{strays}"
+        says = f"`{coverage.optimizer}` holds none of the model's {total} trainable parameters.{strays}"
         yield _finding(says, "model", missing, coverage, "bug")
         return
     replaced = [name for name in missing if coverage.shapes.get(name) in coverage.strays]
@@ -48,18 +49,18 @@ def parameters_missing_from_optimizer(
         parts = {next(iter(parts)): missing}
     for path, names in parts.items():
         hint = strays if set(names) & set(replaced) else ""
-        gets = " although a gradient comes to them" if reach is not None or coverage.all_reached else ""
-        says = f"{len(names)} of {total} trainable parameters, all of {path}, are not in the optimizer{gets}.{hint}"
+        gets = " although they receive a gradient" if reach is not None or coverage.all_reached else ""
+        says = f"{len(names)} of {total} trainable parameters, all in `{path}`, are not in the optimizer{gets}.{hint}"
         severity = _severity(path, names, reach, weights) if reach is not None else _by_order(path, coverage)
         yield _finding(says, path, names, coverage, "bug" if hint else severity)
 
 
 def _by_order(path: str, coverage: OptimizerCoverage) -> Severity:
-    """Soften it for a body under the head that is trained, where only the order of the model is known."""
+    """Return a note for a backbone below the trained head, where only the order of the parameters is known."""
     order = list(coverage.shapes)
     held = [order.index(name) for name in (*coverage.held, *coverage.elsewhere) if name in coverage.shapes]
-    is_body = max(order.index(name) for name in coverage.missing) < min(held, default=0)
-    return "note" if is_body or _is_trained_elsewhere(path) else "suspect"
+    is_backbone = max(order.index(name) for name in coverage.missing) < min(held, default=0)
+    return "note" if is_backbone or _is_trained_elsewhere(path) else "suspect"
 
 
 def _is_trained_elsewhere(path: str) -> bool:
@@ -67,7 +68,7 @@ def _is_trained_elsewhere(path: str) -> bool:
 
 
 def _severity(path: str, names: Sequence[str], reach: GradientReach, weights: InitialWeights | None) -> Severity:
-    """Soften what is often meant: another network's part, and a trained body under a new head."""
+    """Return a note for what is often intended: another network's part, or a pretrained backbone below a new head."""
     matrices = [p for p in reach.parameters if p.name in set(names) and p.is_weight]
     if _is_trained_elsewhere(path):
         return "note"
@@ -79,7 +80,7 @@ def _severity(path: str, names: Sequence[str], reach: GradientReach, weights: In
 
 
 def _is_before_the_rest(names: Sequence[str], reach: GradientReach) -> bool:
-    """Whether the missing layers all run before those that the optimizer holds."""
+    """Return whether all missing layers run before those that the optimizer holds."""
     missing = [p.position for p in reach.parameters if p.name in set(names) and p.is_weight]
     held = [p.position for p in reach.parameters if p.in_optimizer and p.is_weight]
     return bool(missing and held) and max(missing) < min(held)
@@ -99,12 +100,13 @@ def _finding(says: str, where: str, names: Sequence[str], coverage: OptimizerCov
         },
         remedies=(
             Remedy(
-                "Make the optimizer last.",
+                "Create the optimizer after the model is complete.",
                 f"optimizer = {coverage.optimizer}(model.parameters(), lr=…)",
                 Patch("train-everything"),
             ),
             Remedy(
-                "Or add what is new to it.", f"optimizer.add_param_group({{'params': {in_code(where)}.parameters()}})"
+                "Add the missing parameters as a new group.",
+                f"optimizer.add_param_group({{'params': {in_code(where)}.parameters()}})",
             ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Answers that change from look to look."""
+"""Predictions on a fixed batch keep changing."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ def predictions_unstable(
     changes: PredictionChanges,
     *,
     share: float = 0.3,
-    least: int = 10,  # looks
+    least: int = 10,  # evaluations of the fixed batch
 ) -> Iterator[Finding]:
-    """The answers about a fixed batch keep changing, late in the training as much as at its beginning.
+    """Predictions on a fixed batch change late in training as much as at its start.
 
-    nbdebug asks the model again and again about the batch that you named with `nbdebug.follow_predictions`, and counts
-    the answers that changed since the look before: other classes, or values that moved by more than half of their
-    spread.
+    nbdebug evaluates the model repeatedly on the batch that you passed to `nbdebug.follow_predictions`, and counts the
+    predictions that changed since the previous evaluation: other classes, or values that moved by more than half of
+    their standard deviation.
 
-    Why it matters: a model that learns settles on answers. One whose answers keep turning over forgets as much as it
-    learns: the learning rate is too high, or the batches contradict each other.
+    Why it matters: the predictions of a model that learns converge. If they keep changing, the model forgets as much as
+    it learns: the learning rate is too high, or the batches contradict each other.
 
-    What to try: lower the learning rate, make the batches larger, and see that each holds samples of every class.
+    What to try: lower the learning rate, increase the batch size, and make sure that each batch contains samples of
+    every class.
     """
     if len(changes.shares) < least:
-        raise NotApplicable(f"{len(changes.shares)} looks; {least} are needed")
+        raise NotApplicable(f"the fixed batch was evaluated {len(changes.shares)} times; {least} are needed")
     early, late = changes.shares[: len(changes.shares) // 2], changes.shares[len(changes.shares) // 2 :]
     low = sorted(late)[len(late) // 4]
     if median(late) < share or low < share / 2 or median(late) < 0.5 * median(early):
         return
     yield Finding(
-        f"Between two looks {median(late):.0%} of the answers about the same batch change (median of the last "
-        f"{len(late)} looks, up to step {changes.steps[-1]}; {median(early):.0%} at the beginning).",
+        f"{median(late):.0%} of the predictions on the fixed batch change between two evaluations (last {len(late)}, "
+        f"up to step {changes.steps[-1]}; {median(early):.0%} early in training).",
         where="model",
         severity="suspect",
         evidence={
@@ -48,10 +49,10 @@ def predictions_unstable(
             "changed, early": median(early),
             "looks": len(changes.shares),
             "threshold": share,
-            "source": "compared with the beginning of the same training",
+            "source": "compared with the first half of the same run",
         },
         remedies=(
-            Remedy("Lower the learning rate tenfold.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
+            Remedy("Divide the learning rate by 10.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
         ),
-        exhibit=Lines.of_steps("share", changes.steps, changes.shares, "Answers that changed since the look before"),
+        exhibit=Lines.of_steps("fraction", changes.steps, changes.shares, "Predictions changed since last evaluation"),
     )

@@ -1,4 +1,4 @@
-"""Ranks whose parameters are not the same."""
+"""Model parameters differ between ranks."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["ranks_drift_apart"]
 def ranks_drift_apart(
     ranks: Ranks,
     *,
-    rounding: float = 1e-5,  # relative; sums in another order differ by less in float32
-    alike: float = 0.9,  # correlation; what was drawn apart has none, what began together keeps most of it
+    rounding: float = 1e-5,  # relative; float32 sums in another order differ by less
+    alike: float = 0.9,  # correlation; independent initializations have none, a common start keeps most of it
 ) -> Iterator[Finding]:
-    """The processes of one training hold different parameters.
+    """Model parameters differ between ranks.
 
-    Processes that train one model together begin with the same values and make the same steps, so that their parameters
-    stay the same. Parameters that DistributedDataParallel keeps, and parameters that are nearly the same on every
-    process, are meant to be one; what is different from the beginning may be a part of a model that is split over the
-    processes, and is a note; so is what a communication hook averages only now and then.
+    Ranks that train one model together start with the same values and take the same steps, so their parameters stay
+    identical. Parameters that DistributedDataParallel synchronizes, and parameters that are nearly identical on every
+    rank, should be equal; what differs from the start may belong to model parallelism and is a note; so is what a
+    communication hook averages only occasionally.
 
-    Why it matters: the gradients are averaged over models that are not the same, the checkpoint of one process is not
-    what the others trained, and every evaluation depends on who makes it.
+    Why it matters: the gradients are averaged over different models, the checkpoint of one rank is not what the others
+    trained, and every evaluation depends on the rank.
 
-    What to try: call the wrapper, `model(x)`, and not `model.module(x)`, which adds up no gradients. Leave `no_sync()`
-    at the last backward pass before a step. Let every process make every step: skip a bad batch on all of them or on
-    none. Change weights before wrapping the model, or from the same seed everywhere. Without
-    DistributedDataParallel, average the gradients of every parameter.
+    What to try: call the wrapper, `model(x)`, and not `model.module(x)`, which does not synchronize gradients. Leave
+    `no_sync()` for the last backward pass before a step. Let every rank take every step: skip a bad batch on all of
+    them or on none. Change weights before wrapping the model, or from the same seed everywhere. Without
+    DistributedDataParallel, all-reduce the gradients of every parameter.
     """
     for other in ranks.facts[1:]:
         found = apart_in(ranks.first, other, buffers=False, rounding=rounding)
@@ -42,17 +42,19 @@ def ranks_drift_apart(
             worst, size = max(together, key=lambda pair: pair[1])
             count, kept = len(together), sum(one.kept for one, _ in together)
             yield Finding(
-                f"Rank {other.rank} and rank 0 hold different values in {count} of {len(ranks.first.prints)} tensors, "
-                f"most in {worst.name} (by {size:.2g} of its size).",
+                f"{count} of {len(ranks.first.prints)} tensors differ between rank {other.rank} and rank 0, most in "
+                f"`{worst.name}` (relative difference {size:.2g}).",
                 where=worst.name,
                 severity="note" if other.own_averaging else "bug" if kept else "suspect",
                 evidence={"rank": other.rank, "apart": size, "differing": count, "kept_by_ddp": kept},
-                exhibit=Table(("parameter", "apart"), tuple((one.name, s) for one, s in together[:20]), "Apart"),
+                exhibit=Table(
+                    ("parameter", "difference"), tuple((one.name, s) for one, s in together[:20]), "Relative difference"
+                ),
             )
         elif found:
             yield Finding(
-                f"{len(found)} parameters of rank {other.rank} have nothing in common with those of rank 0, and "
-                "nothing keeps them the same: right for a model that is split, wrong for copies of one.",
+                f"{len(found)} parameters of rank {other.rank} are unrelated to those of rank 0 and not synchronized: "
+                "right for model parallelism, wrong for data parallelism.",
                 where=found[0][0].name,
                 severity="note",
                 evidence={"rank": other.rank, "apart": found[0][1], "differing": len(found)},

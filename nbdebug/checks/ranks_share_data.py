@@ -1,4 +1,4 @@
-"""Ranks that draw the same samples."""
+"""Ranks train on the same samples."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ __all__ = ["ranks_share_data"]
 def ranks_share_data(
     ranks: Ranks,
     *,
-    same: float = 0.9,  # share of the places at which both draw the same; shards and shuffles share next to none
-    least: int = 8,  # batches, or twice as many samples; fewer are no habit
+    same: float = 0.9,  # fraction of positions with the same sample; shards and shuffles share almost none
+    least: int = 8,  # batches, or twice as many samples; fewer may be coincidence
 ) -> Iterator[Finding]:
-    """The processes of one training see the same data.
+    """Ranks train on the same samples.
 
-    Each process should draw its own share of the data. Compared are the samples that one pass draws on each process, or
-    the batches that came: the same at the same step, or the whole data set on each process. Processes that draw with
-    replacement, each for itself, raise nothing.
+    Each rank should draw its own shard of the data. nbdebug compares the samples that one epoch draws on each rank, or
+    the batches seen in training: identical at the same step, or the whole dataset on each rank. Ranks that sample with
+    replacement independently are not reported.
 
-    Why it matters: where all processes see the same batch, their average is what one of them would have had alone, and
-    all the others compute for nothing. Where each goes over the whole data in an order of its own, an epoch is as many
-    times longer as there are processes.
+    Why it matters: where all ranks see the same batch, the averaged gradient is that of a single rank, and the others
+    compute it redundantly. Where each rank iterates over the whole data in its own order, an epoch takes as many times
+    longer as there are ranks.
 
-    What to try: `DataLoader(data, batch_size, sampler=DistributedSampler(data))` in place of `shuffle=True`, and
-    `sampler.set_epoch(epoch)` at the beginning of each epoch. For an IterableDataset, begin at the rank and take every
+    What to try: `DataLoader(data, batch_size, sampler=DistributedSampler(data))` instead of `shuffle=True`, and
+    `sampler.set_epoch(epoch)` at the start of each epoch. For an IterableDataset, start at the rank and take every
     world-size-th sample, or use `datasets.distributed.split_dataset_by_node`.
     """
     if not any(facts.order or facts.batches for facts in ranks.facts):
-        raise NotApplicable("nothing is known of the data that each rank draws")
+        raise NotApplicable("the samples that each rank draws are unknown")
     for other in ranks.facts[1:]:
         what, share, count = _in_step(ranks.first, other, least)
         if share >= same:
             yield Finding(
-                f"Rank {other.rank} draws the same {what} as rank 0 in the same order ({share:.0%} of {count} places).",
+                f"Rank {other.rank} draws the same {what} as rank 0 in the same order ({share:.0%} of {count} "
+                "positions).",
                 where="loader",
                 severity="bug",
                 evidence={"rank": other.rank, "share": share, "compared": count, "threshold": same},
             )
         elif all(_goes_over_everything(facts, 2 * least) for facts in (ranks.first, other)):
             yield Finding(
-                f"Rank {other.rank} and rank 0 each draw all {other.samples} samples in every pass, each in an order "
-                "of its own: no sampler deals them out.",
+                f"Rank {other.rank} and rank 0 each draw all {other.samples} samples in every epoch, in different "
+                "orders: no `DistributedSampler` splits the data.",
                 where="loader",
                 severity="suspect",
                 evidence={"rank": other.rank, "draws": other.draws, "samples": other.samples},
@@ -55,18 +56,18 @@ def ranks_share_data(
 
 
 def _in_step(one: RankFacts, other: RankFacts, least: int) -> tuple[str, float, int]:
-    """Give at which share of the places two processes draw the same."""
+    """Return what was compared, the fraction of positions where two ranks draw the same, and their number."""
     for what, mine, theirs, enough in (
         ("batches", one.batches, other.batches, least if one.steps else 1),
         ("samples", one.order, other.order, 2 * least),
     ):
         count = min(len(mine), len(theirs))
-        if len(set(mine[:count])) >= enough:  # of different ones: a batch that is always the same has its own check
+        if len(set(mine[:count])) >= enough:  # distinct ones: a batch that is always the same has its own check
             return what, sum(a == b for a, b in zip(mine, theirs, strict=False)) / count, count
     return "", 0.0, 0
 
 
 def _goes_over_everything(facts: RankFacts, least: int) -> bool:
-    """Whether a pass draws every sample once."""
+    """Return whether an epoch draws every sample once."""
     whole = facts.draws >= facts.samples >= least and len(facts.order) >= least
     return whole and len(set(facts.order)) == len(facts.order)

@@ -1,4 +1,4 @@
-"""Samples that cannot be read."""
+"""Loading a sample or collating a batch raises an exception."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["sample_fails"]
 
 @check(explains=("empty-loader", "forward-fails"))
 def sample_fails(sweep: LoaderSweep) -> Iterator[Finding]:
-    """Reading a sample, or putting a batch together, raises an exception.
+    """Loading a sample or collating a batch raises an exception.
 
-    nbdebug reads samples one by one from all over the data set, so that the index that fails can be named, and puts
-    them together with the loader's own collate function.
+    nbdebug reads samples one by one from the whole dataset, so that the failing index can be named, and collates them
+    with the loader's `collate_fn`.
 
-    Why it matters: the training ends with the first such sample, perhaps after hours; and with worker processes the
-    message rarely says which sample it was.
+    Why it matters: training stops at the first such sample, perhaps after hours; and with worker processes the message
+    rarely says which sample it was.
 
-    What to try: read the sample named by its index and look at what it is made from; if samples differ in shape or
-    type, pad or convert them, or give the loader a collate function of your own.
+    What to try: load the sample by its index and inspect its source; if samples differ in shape or dtype, pad or
+    convert them, or pass a custom `collate_fn` to the loader.
     """
     if not sweep.failed:
         return
@@ -32,9 +32,9 @@ def sample_fails(sweep: LoaderSweep) -> Iterator[Finding]:
     reading = first.doing == "reading"
     share = f"{sweep.failed} of {sweep.failed + sweep.seen} samples tried"
     yield Finding(
-        f"Reading sample {first.index} fails: {first.error} ({share} fail)."
+        f"Loading sample {first.index} fails: {first.error} ({share} fail)."
         if reading
-        else f"Putting a batch together fails, with sample {first.index} first in it: {first.error}.",
+        else f"Collating the batch that starts with sample {first.index} fails: {first.error}.",
         where=f"loader.dataset[{first.index}]" if reading else "loader.collate_fn",
         evidence={
             "failed": sweep.failed,
@@ -42,9 +42,9 @@ def sample_fails(sweep: LoaderSweep) -> Iterator[Finding]:
             "first index": first.index,
             "error": first.error,
             "threshold": 0,
-            "source": "every sample has to be readable",
+            "source": "every sample must load",
         },
-        remedies=(Remedy("Read that sample alone.", f"loader.dataset[{first.index}]"),),
+        remedies=(Remedy("Load this sample alone.", f"loader.dataset[{first.index}]"),),
         exhibit=Table(
             ("index", "doing", "error"), tuple((f.index, f.doing, f.error) for f in sweep.failures), samples=True
         ),

@@ -1,4 +1,4 @@
-"""Samples that never get their turn."""
+"""Part of the dataset is never drawn."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ KEEP = Patch("keep-every-sample")
 def samples_dropped(
     order: EpochOrder,
     *,
-    dropped: float = 0.1,  # of the data set, by dropping the last batch
-    unseen: float = 0.5,  # of the data set, by a sampler that leaves it out for good
+    dropped: float = 0.1,  # of the dataset, by dropping the last batch
+    unseen: float = 0.5,  # of the dataset, by a sampler that never draws it
 ) -> Iterator[Finding]:
-    """A large part of the data set is never drawn.
+    """A large part of the dataset is never drawn.
 
-    nbdebug lays out the indices of two passes without reading a sample. What a sampler draws by chance, now this and
-    now that, counts as drawn, and so does what the validation and test loaders draw from the same data set.
+    nbdebug computes the indices of two epochs without loading a sample. Samples that a random sampler may draw later
+    count as drawn, and so do those that the validation and test loaders draw from the same dataset.
 
-    Why it matters: the model is trained on less than you think, often on the part of the data that came first.
+    Why it matters: the model is trained on less data than intended, often on the part that comes first.
 
-    What to try: `drop_last=False` or a smaller batch where the last batch holds much of the data; look at the indices
-    that the sampler or the subset was made with.
+    What to try: `drop_last=False` or a smaller batch size where the last batch contains much of the data; check the
+    indices that the sampler or `Subset` was created with.
     """
     if order.drawn == 0:
-        raise NotApplicable("the loader draws nothing; see empty-loader")
+        raise NotApplicable("the loader is empty; see empty-loader")
     if order.replicas > 1:
-        raise NotApplicable(f"the data are shared out among {order.replicas} processes")
+        raise NotApplicable(f"the data are sharded over {order.replicas} processes")
     lost = order.total - order.distinct
     size = order.batch_size or 0
     if order.drop_last and 0 < lost < size and order.drawn % size == 0 and order.distinct == order.drawn:
         if lost > dropped * order.total:
             yield _finding(
                 order, lost, "suspect", dropped,
-                f"drop_last leaves {lost} of {order.total} samples out of every pass, because batches hold {size}",
-                Remedy("Keep the last batch, or make batches smaller.", "DataLoader(…, drop_last=False)", KEEP),
+                f"`drop_last=True` drops {lost} of {order.total} samples in every epoch (batch size {size})",
+                Remedy("Keep the last batch, or reduce the batch size.", "DataLoader(…, drop_last=False)", KEEP),
             )  # fmt: skip
         return
     covered = order.distinct_in_two + order.elsewhere
-    by_chance = order.drawn > order.distinct  # with replacement, a second pass shows whether there is more to come
-    moves_on = order.distinct_in_two > (order.distinct if by_chance else 1.05 * order.distinct)
+    replacement = order.drawn > order.distinct  # sampling with replacement: a second epoch may draw more
+    moves_on = order.distinct_in_two > (order.distinct if replacement else 1.05 * order.distinct)
     missing = order.total - min(covered, order.total)
     if missing > dropped * order.total and not moves_on:
         grave = missing > unseen * order.total
         yield _finding(
             order, missing, "suspect" if grave else "note", unseen,
-            f"{order.sampler} draws {order.distinct} of {order.total} samples, the same ones in every pass, and no "
-            f"other loader draws the rest",
-            Remedy("Look at the indices that it was made with.", "print(len(loader.sampler), len(loader.dataset))"),
+            f"`{order.sampler}` draws the same {order.distinct} of {order.total} samples in every epoch, and no other "
+            f"loader draws the rest",
+            Remedy("Check the indices of the sampler.", "print(len(loader.sampler), len(loader.dataset))"),
         )  # fmt: skip
     elif order.subset_of is not None and order.total < (1 - unseen) * order.subset_of:
         yield _finding(
             order, order.subset_of - order.total, "note", unseen,
             f"The loader reads a subset of {order.total} of {order.subset_of} samples",
-            Remedy("Look at how the subset was made.", "print(len(loader.dataset), len(loader.dataset.dataset))"),
+            Remedy("Check how the subset was created.", "print(len(loader.dataset), len(loader.dataset.dataset))"),
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Units that sit at the end of their scale."""
+"""Units are saturated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nbdebug.registry import check
 
 __all__ = ["saturated_units"]
 
-NONE_SEEN = "no activation with a floor and a ceiling was seen"
+NONE_SEEN = "no bounded activation (sigmoid, tanh) was found"
 
 
 @check(explains=("batch-not-memorised", "vanishing-gradients", "untrained-parameters"))
@@ -22,21 +22,25 @@ def saturated_units(
     share: float = 0.5,  # SageMaker Debugger: more than half of a layer
     least_units: int = 4,
 ) -> Iterator[Finding]:
-    """Most units of a layer with a bounded activation sit where its slope is nearly zero.
+    """Most units of a layer with a bounded activation are saturated.
 
-    nbdebug runs many batches in eval mode and measures the slope of every activation that has a floor and a ceiling
-    (tanh, sigmoid and their like, by name or written by hand). A unit is saturated when its slope is below one
-    hundredth of the steepest for three samples out of five.
+    nbdebug runs many batches in eval mode and measures the derivative of every bounded activation (tanh, sigmoid and
+    similar, built-in or custom). A unit is saturated when its derivative is below one hundredth of the maximum for
+    three samples out of five.
 
-    Why it matters: where the slope is nearly zero, so is the gradient: the units say the same whatever their weights
-    do, and the layers before them hear nothing.
+    Why it matters: where the derivative is nearly zero, so is the gradient: the units hardly respond to their weights,
+    and the layers before them receive no gradient.
 
-    What to try: normalise the inputs, start from smaller weights (nn.init.xavier_uniform_), put a normalisation before
-    the activation, or use ReLU or GELU.
+    What to try: normalize the inputs, use a smaller initialization (`nn.init.xavier_uniform_`), put a normalization
+    layer before the activation, or use ReLU or GELU.
     """
     bounded = [layer for layer in activity.layers if layer.bounded]
     if not bounded:
-        why = "it takes single units, which nbdebug.diagnose looks at" if activity.unit == "looks" else NONE_SEEN
+        why = (
+            "single units are not recorded during training; nbdebug.diagnose measures them"
+            if activity.unit == "looks"
+            else NONE_SEEN
+        )
         raise NotApplicable(why)
     for layer in bounded:
         if layer.units >= least_units and layer.saturated > share * layer.units:
@@ -45,9 +49,8 @@ def saturated_units(
 
 def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Finding:
     return Finding(
-        f"{layer.saturated} of the {layer.units} units of {layer.path} sit at the end of their activation "
-        f"({layer.activation}): what reaches it lies between {layer.low:.3g} and {layer.high:.3g}, and at "
-        f"{layer.flat:.0%} of the values its slope is nearly zero.",
+        f"{layer.saturated} of {layer.units} units in `{layer.path}` are saturated ({layer.activation}): its inputs "
+        f"lie between {layer.low:.3g} and {layer.high:.3g}, and {layer.flat:.0%} have a near-zero derivative.",
         where=layer.path,
         severity="bug" if layer.saturated > 0.8 * layer.units else "suspect",
         evidence={
@@ -58,12 +61,16 @@ def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Fi
             "source": "SageMaker Debugger: saturated in more than half of the layer",
         },
         remedies=(
-            Remedy("Start smaller.", f"nn.init.xavier_uniform_({in_code(layer.path)}.weight)", Patch("reinitialise")),
-            Remedy("Normalise what goes in.", "x = (x - mean) / std", Patch("standardise-inputs")),
+            Remedy(
+                "Use a smaller initialization.",
+                f"nn.init.xavier_uniform_({in_code(layer.path)}.weight)",
+                Patch("reinitialise"),
+            ),
+            Remedy("Normalize the inputs.", "x = (x - mean) / std", Patch("standardise-inputs")),
         ),
         exhibit=Bars(
             tuple(la.path for la in bounded),
             tuple(la.flat for la in bounded),
-            title="Share of values without a slope",
+            title="Fraction of values with near-zero derivative",
         ),
     )

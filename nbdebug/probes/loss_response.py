@@ -141,7 +141,7 @@ def _loss_name(twin: Twin, box: LossBox) -> str:
     if box.place in ("compute_loss", "train_step"):
         return box.place
     if box.place == "model":
-        return "the model's own loss"
+        return "the loss computed by the model"
     name = twin.loss_choice(box.output, box.batch).name
     return "the loss" if name == "<lambda>" else name
 

@@ -60,10 +60,10 @@ class Place:
     inside: str = ""
 
     def __str__(self) -> str:
-        """Say it as a sentence would."""
+        """Return the place as a phrase for a sentence."""
         if not self.before:
-            return f"at {self.path} ({self.module})"
-        return f"in the code of {self.inside or 'your loss'} before {self.path} ({self.module})"
+            return f"at `{self.path}` ({self.module})"
+        return f"in {f'`{self.inside}`' if self.inside else 'your loss'}, before `{self.path}` ({self.module})"
 
 
 def record(twin: Twin, batch: Batch, *, whole: bool = False, seed: int = SEED) -> Recording:
