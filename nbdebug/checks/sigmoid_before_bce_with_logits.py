@@ -1,4 +1,4 @@
-"""A sigmoid, and then another one."""
+"""Sigmoid outputs are passed to a loss that applies its own sigmoid."""
 
 from __future__ import annotations
 
@@ -19,30 +19,33 @@ LOGITS = Patch("replace-loss", {"loss": "binary with logits"})
 def sigmoid_before_bce_with_logits(
     response: LossResponse,
     *,
-    shortfall: float = 0.1,  # after a sigmoid a perfect prediction keeps at least 45 % of the loss of guessing
+    shortfall: float = 0.1,  # after a sigmoid a perfect prediction keeps at least 45 % of the chance-level loss
 ) -> Iterator[Finding]:
-    """The model squashes its outputs to 0…1 before a loss that applies the sigmoid itself.
+    """The model applies a sigmoid before a loss that applies its own.
 
-    nbdebug scales the last layer up and down: outputs that never leave the range from 0 to 1 are squashed, whoever does
-    it. And it hands the loss made-up outputs: a gradient that follows their sigmoid is a binary loss with logits.
+    nbdebug rescales the last layer: outputs that always stay between 0 and 1 are squashed, whichever operation does it.
+    And it evaluates the loss on synthetic outputs: a gradient that follows their sigmoid is a binary cross-entropy with
+    logits.
 
-    Why it matters: the sigmoid of a probability lies between 0.5 and 0.73, so the model can never say "no" and hardly
-    "yes"; the loss stays high and the gradients are small.
+    Why it matters: the sigmoid of a probability lies between 0.5 and 0.73, so the model can never predict the negative
+    class with confidence; the loss stays high and the gradients are small.
 
-    What to try: remove the sigmoid at the place named, or use BCELoss, which takes probabilities.
+    What to try: remove the sigmoid at the place named, or use BCELoss, which expects probabilities.
     """
     if not any(head.family in ("logistic", "sigmoid-twice") for head in response.heads):
-        raise NotApplicable("the loss is no binary cross-entropy with logits")
+        raise NotApplicable("the loss is not a binary cross-entropy with logits")
     for head in response.heads:
         squashed = head.family == "logistic" and head.is_unit_interval and head.shortfall > shortfall
         if not squashed and head.family != "sigmoid-twice":
             continue
         where = head.place if squashed else response.place
-        does = f"gets values between 0 and 1 from {head.place} ({head.module})" if squashed else "does so twice"
         best, least, chance = head.reachable or 0.0, head.floor or 0.0, head.chance or 0.0
-        reached = f": a perfect prediction would still have a loss of {best:.3g} (guessing: {chance:.3g})"
+        source = f"receives values between 0 and 1 from `{head.place}` ({head.module})"
+        bound = f"The loss can never fall below {best:.3g} (chance level {chance:.3g})."
         yield Finding(
-            f"{response.begins} applies a sigmoid, but {does}{reached if squashed else ''}.",
+            f"{response.begins} expects logits but {source}. {bound}"
+            if squashed
+            else f"{response.begins} applies a sigmoid twice.",
             where=where,
             severity="suspect" if response.assumed else "bug",
             evidence={
@@ -54,16 +57,18 @@ def sigmoid_before_bce_with_logits(
             },
             remedies=(
                 Remedy(
-                    "Leave the sigmoid out of the forward; the loss has it.",
+                    "Remove the sigmoid from forward; the loss applies it.",
                     "logits = model(x)\nloss = nn.functional.binary_cross_entropy_with_logits(logits, y)\n"
-                    "probabilities = logits.sigmoid()  # only to look at",
+                    "probabilities = logits.sigmoid()  # for predictions only",
                     Patch("drop-last-activation", {"inverse": "logit"}) if squashed else LOGITS,
                 ),
                 Remedy(
-                    "Or keep the sigmoid and use the loss that expects it.",
+                    "Keep the sigmoid and use `BCELoss`.",
                     "loss_fn = nn.BCELoss()",
                     Patch("replace-loss", {"loss": "binary"}) if squashed else None,
                 ),
             ),
-            exhibit=Bars(("guessing", "perfect, squashed", "perfect, logits"), (chance, best, least), unit="loss"),
+            exhibit=Bars(
+                ("chance level", "minimum with sigmoid", "minimum with logits"), (chance, best, least), unit="loss"
+            ),
         )

@@ -1,4 +1,4 @@
-"""Normalised over the samples, the positions or the pixels in place of the classes."""
+"""Softmax over the wrong dimension."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ __all__ = ["softmax_over_wrong_dim"]
     )
 )
 def softmax_over_wrong_dim(response: LossResponse) -> Iterator[Finding]:
-    """A softmax is taken over another dimension than that of the classes.
+    """A softmax normalizes over the wrong dimension.
 
-    nbdebug looks along which dimension the outputs sum to 1, with real and with scaled last layers, and along which one
-    the loss normalises, and compares with the dimension in which the scores of the classes lie.
+    nbdebug determines over which dimension the outputs sum to 1, with the real and with a rescaled last layer, and over
+    which one the loss normalizes, and compares it with the class dimension.
 
-    Why it matters: the classes then do not compete with each other; the samples of the batch, the positions of a
-    sequence or the pixels do. The loss may fall, but predictions depend on what else is in the batch.
+    Why it matters: not the classes compete with each other, but the samples of the batch, the positions of a sequence
+    or the pixels. The loss may fall, but predictions depend on the rest of the batch.
 
-    What to try: name the dimension of the classes: 1 for (batch, classes, …), -1 for (batch, time, classes).
+    What to try: pass the class dimension as `dim`: 1 for (batch, classes, …), -1 for (batch, time, classes).
     """
     for head in response.heads:
         wrong = _wrong_dimension(head)
         if wrong is not None:
-            yield _found(response, head, head.place, wrong, f"the outputs of {head.place} ({head.module}) sum to 1")
+            yield _found(response, head, head.place, wrong, f"The output of `{head.place}` ({head.module}) sums to 1")
         elif _loss_is_wrong(head) and head.loss_dim is not None:
-            yield _found(response, head, response.place, head.loss_dim, f"{response.loss_name} normalises")
+            yield _found(response, head, response.place, head.loss_dim, f"{response.begins} normalizes")
     for path, module in response.over_samples:
         yield Finding(
-            f"The outputs of {path} ({module}) sum to 1 over the {response.batch_size} samples of the batch.",
+            f"The output of `{path}` ({module}) sums to 1 over the batch ({response.batch_size} samples, dim 0).",
             where=path,
             evidence={"dimension": 0, "threshold": "sums within 0.001 of 1", "source": "Karpathy's recipe"},
             remedies=(
                 Remedy(
-                    "Take the softmax within each sample.",
+                    "Apply the softmax within each sample.",
                     "weights = scores.softmax(dim=-1)",
                     Patch("softmax-dimension", {"wrong": 0, "right": -1}),
                 ),
@@ -55,7 +55,7 @@ def softmax_over_wrong_dim(response: LossResponse) -> Iterator[Finding]:
 
 
 def _wrong_dimension(head: HeadResponse) -> int | None:
-    """Give the dimension over which the outputs are normalised, if it is none that the classes lie in."""
+    """Return the dimension over which the outputs are normalized, if it is not the class dimension."""
     if not head.over or head.class_dim in head.over or head.loss_dim in head.over:
         return None
     if head.class_dim is not None and head.classes > 1:
@@ -66,32 +66,34 @@ def _wrong_dimension(head: HeadResponse) -> int | None:
 def _loss_is_wrong(head: HeadResponse) -> bool:
     if head.family != "softmax" or head.is_compared or head.class_dim is None or head.loss_dim is None:
         return False
-    square = head.shape[head.loss_dim] == head.shape[head.class_dim]  # similarities of pairs are compared both ways
+    square = (
+        head.shape[head.loss_dim] == head.shape[head.class_dim]
+    )  # similarity matrices are normalized over both dimensions
     return head.loss_dim != head.class_dim and head.classes > 1 and not square
 
 
 def _found(response: LossResponse, head: HeadResponse, where: str, wrong: int, does: str) -> Finding:
-    over = "the samples of the batch" if wrong == 0 else f"the {head.shape[wrong]} positions of dimension {wrong}"
+    over = "the batch" if wrong == 0 else f"{head.shape[wrong]} positions"
     right = head.class_dim if head.class_dim is not None else -1
-    lie = f"; the {head.classes} classes lie in dimension {right}" if head.classes > 1 else ""
+    classes = f"; the class dimension is {right} ({head.classes} classes)" if head.classes > 1 else ""
     return Finding(
-        f"For an output of shape {head.shape}, {does} over {over}{lie}.",
+        f"{does} over dim {wrong} ({over}) of shape {head.shape}{classes}.",
         where=where,
         severity="bug" if head.classes > 1 and not response.assumed else "suspect",
         evidence={
             "normalised over dimension": wrong,
             "dimension of the classes": right,
-            "threshold": "sums within 0.001 of 1, whatever the last layer",
+            "threshold": "sums within 0.001 of 1, also with a rescaled last layer",
             "source": "Karpathy's recipe; documentation of torch.nn.Softmax",
         },
         remedies=(
             Remedy(
-                "Name the dimension of the classes.",
+                "Apply the softmax over the class dimension.",
                 f"scores.log_softmax(dim={right})",
                 Patch("softmax-dimension", {"wrong": wrong, "right": right}),
             ),
             Remedy(
-                "Cross-entropy wants raw scores, with the classes in dimension 1.",
+                "Pass logits to cross-entropy, with the classes in dim 1.",
                 "loss_fn(scores, target)",
                 Patch("drop-last-activation"),
             ),

@@ -1,4 +1,4 @@
-"""Training samples in a held-out split."""
+"""Training samples are in a held-out split."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["split_leakage"]
 def split_leakage(
     splits: Splits,
     *,
-    share: float = 0.01,  # of the split; public image sets repeat themselves about so often (3 % in CIFAR-10)
+    share: float = 0.01,  # of the split; public image datasets have about as many duplicates (3 % in CIFAR-10)
     near_share: float = 0.05,
     p_value: float = 1e-4,
 ) -> Iterator[Finding]:
     """Training samples are in the validation or test set as well.
 
-    nbdebug compares the whole content of samples, the indices where both loaders draw from one data set, and looks for
-    almost equal samples. Data that repeat honestly, such as a table with few distinct values, repeat within the
-    training data as often: what counts is what goes beyond that.
+    nbdebug compares the full content of samples, the indices where both loaders draw from one dataset, and searches for
+    near-duplicates. Data that contain natural duplicates, such as a table with few distinct values, repeat as often
+    within the training data: only what exceeds that counts.
 
-    Why it matters: a model that has learned a sample by heart gets it right. The validation error then says nothing
-    about new data, and over-fitting stays unseen.
+    Why it matters: a model that has memorized a sample predicts it correctly. The validation error then says nothing
+    about new data, and overfitting goes undetected.
 
-    What to try: remove duplicates first, split after, and augment or over-sample last, the training part only. Split
-    by person, document or recording where several samples come from one.
+    What to try: remove duplicates first, split after, and augment or oversample last, the training set only. Split by
+    person, document or recording where several samples come from one.
     """
     for pair in splits.pairs:
         found = _by_index(pair) or _by_content(pair, share, p_value) or _by_distance(pair, near_share, p_value)
@@ -44,8 +44,8 @@ def _by_index(pair: SplitPair) -> Finding | None:
     if not pair.shared:
         return None
     says = (
-        f"{pair.shared} of the {pair.shared_of} samples that {pair.name} draws are drawn by the training loader too "
-        f"(the same indices of the same data set, for example {_list(pair.examples)})."
+        f"{pair.shared} of {pair.shared_of} samples in `{pair.name}` are also drawn by the training loader (same "
+        f"dataset indices, for example {_list(pair.examples)})."
     )
     return _finding(pair, says, "bug", pair.shared, pair.shared_of, 0.0)
 
@@ -59,8 +59,8 @@ def _by_content(pair: SplitPair, share: float, p_value: float) -> Finding | None
         return None
     alarm = counted >= max(2, share * pair.compared)
     says = (
-        f"{counted} of {pair.compared} samples of {pair.name} are in the training data as well, equal in every value "
-        f"(compared with {_of(pair)}); for example {_list(pair.examples)}."
+        f"{counted} of {pair.compared} samples in `{pair.name}` are exact copies of training samples (compared with "
+        f"{_of(pair)}), for example {_list(pair.examples)}."
     )
     severity = "note" if not alarm else "bug" if counted >= 5 * share * pair.compared else "suspect"
     return _finding(pair, says, severity, counted, pair.compared, p)
@@ -71,15 +71,14 @@ def _by_distance(pair: SplitPair, share: float, p_value: float) -> Finding | Non
     if pair.near < share * pair.near_compared or p > p_value:
         return None
     says = (
-        f"{pair.near} of {pair.near_compared} samples of {pair.name} are almost equal to a training sample; among the "
-        f"training samples {pair.inner_near} of {pair.inner_near_compared} are that close to another. For example "
-        f"{_list(pair.near_examples)}."
+        f"{pair.near} of {pair.near_compared} samples in `{pair.name}` are near-duplicates of training samples (within "
+        f"the training set: {pair.inner_near} of {pair.inner_near_compared}), for example {_list(pair.near_examples)}."
     )
     return _finding(pair, says, "suspect", pair.near, pair.near_compared, p)
 
 
 def _more_often(hits: int, size: int, inner: int, inner_size: int) -> float:
-    """Give the probability of so many hits if the split were drawn like the training data."""
+    """Return the p-value of this many hits if the split had the duplicate rate of the training data."""
     if not hits:
         return 1.0
     table = [[hits, size - hits], [inner, inner_size - inner]]
@@ -110,8 +109,8 @@ def _finding(pair: SplitPair, says: str, severity: str, counted: int, size: int,
             "source": "Full Stack Deep Learning, lecture 7; cleanlab's near-duplicate distance",
         },
         remedies=(
-            Remedy("Split distinct samples once, by index.", "train, val = random_split(dataset, [0.8, 0.2])"),
-            Remedy("Keep everything that belongs together in one part.", "GroupShuffleSplit().split(x, y, groups)"),
+            Remedy("Split deduplicated samples once, by index.", "train, val = random_split(dataset, [0.8, 0.2])"),
+            Remedy("Keep samples of the same group in one split.", "GroupShuffleSplit().split(x, y, groups)"),
         ),
-        exhibit=Table((f"index in {pair.name}", "index in loader"), examples, "The same sample in both"),
+        exhibit=Table((f"index in {pair.name}", "index in loader"), examples, "Shared samples"),
     )

@@ -1,4 +1,4 @@
-"""A held-out split that does not look like the training data."""
+"""A held-out split differs from the training data."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def split_shift(
     shifts: Shifts,
     first: FirstPass | None,
     *,
-    mean_shift: float = 1.5,  # standard deviations; 0.8 is called large in statistics (Cohen), and splits by time drift
-    scale_ratio: float = 3.0,  # normalising images divides by 0.2 to 0.3; augmentation changes scales by less
-    auc: float = 0.95,  # a forest that tells the splits apart almost always; 0.5 is chance
-    label_distance: float = 0.8,  # 0 to 1; balanced training sets against natural ones stay below
+    mean_shift: float = 1.5,  # standard deviations; 0.8 is large (Cohen's d), and splits by time drift
+    scale_ratio: float = 3.0,  # normalizing images divides by 0.2 to 0.3; augmentation changes the scale by less
+    auc: float = 0.95,  # of a random forest that tells the splits apart; 0.5 is chance
+    label_distance: float = 0.8,  # total variation, 0 to 1; balanced training sets against natural ones stay below
 ) -> Iterator[Finding]:
     """The validation or test data are preprocessed differently, or come from another distribution.
 
-    nbdebug compares means, scales and label frequencies, corrected for the number of columns and the sample size, and
-    lets a forest try to tell the splits apart. Training data are read without their augmentation where that can be
-    done; where it cannot, only gross differences of scale count.
+    nbdebug compares means, standard deviations and label frequencies, corrected for the number of columns and samples,
+    and trains a random forest to tell the splits apart. Training data are read without their augmentation where
+    possible; otherwise only large differences of scale count.
 
-    Why it matters: a model is good on what it has seen. If the validation data are scaled, ordered or selected in
-    another way, the validation error measures that difference and not the model.
+    Why it matters: a model generalizes to data like its training data. If the validation data are scaled, ordered or
+    selected differently, the validation error measures that difference and not the model.
 
-    What to try: use one preprocessing for all splits, with the statistics of the training data; shuffle before the
+    What to try: use the same preprocessing for all splits, with the statistics of the training data; shuffle before the
     split, and stratify by label. A split by time or by source is right if that is how the model will be used.
     """
     classifier = first is None or first.task.kind in ("classification", "binary")
@@ -46,26 +46,26 @@ def split_shift(
 
 
 def _scaled(pair: Shift, limit: float) -> Finding | None:
-    """All values of an input are multiplied by a factor: one side misses a step of its preprocessing."""
-    for name, slope, straight in pair.slopes:
+    """Report an input whose values are all scaled by one factor: one split misses a preprocessing step."""
+    for name, scale, correlation in pair.slopes:
         moved = [c for c, _, _ in pair.moved if c.startswith(name)]
-        if straight > 0.9 and not 1 / limit < slope < limit and len(moved) >= 0.2 * pair.columns:
-            factor = slope if slope > 1 else 1 / slope
-            word = "larger" if slope > 1 else "smaller"
-            says = f"The values of {name} are {factor:.3g} times {word} in {pair.name} than in the training data."
-            return _finding(pair, says, "bug", slope, limit)
+        if correlation > 0.9 and not 1 / limit < scale < limit and len(moved) >= 0.2 * pair.columns:
+            factor = scale if scale > 1 else 1 / scale
+            word = "larger" if scale > 1 else "smaller"
+            says = f"The values of `{name}` are {factor:.3g} times {word} in `{pair.name}` than in the training data."
+            return _finding(pair, says, "bug", scale, limit)
     return None
 
 
 def _swapped(pair: Shift) -> Finding | None:
     if not pair.channels_swapped:
         return None
-    says = f"The colour channels of {pair.name} fit those of the training data only in reversed order (RGB and BGR)."
+    says = f"The color channels of `{pair.name}` match the training data only in reversed order (RGB and BGR)."
     return _finding(pair, says, "suspect", 1.0, 1.0)
 
 
 def _moved(pair: Shift, mean_shift: float, scale_ratio: float) -> Finding | None:
-    """Some columns are far off; where training data are augmented, that has to hold for half of them."""
+    """Report columns with a large shift; with augmented training data, half of them must be shifted."""
     gross = [
         (name, difference, ratio)
         for name, difference, ratio in pair.moved
@@ -76,8 +76,8 @@ def _moved(pair: Shift, mean_shift: float, scale_ratio: float) -> Finding | None
         return None
     name, difference, ratio = gross[0]
     says = (
-        f"{len(gross)} of {pair.columns} input columns differ grossly between {pair.name} and the training data; in "
-        f"{name} the mean is {difference:+.2g} standard deviations off and the spread {ratio:.3g} times as large."
+        f"{len(gross)} of {pair.columns} input columns differ between `{pair.name}` and the training data: the mean of "
+        f"`{name}` is off by {difference:+.2g} standard deviations, its scale by a factor of {ratio:.3g}."
     )
     return _finding(pair, says, "suspect", max(abs(difference), abs(math.log(max(ratio, 1e-9)))), mean_shift, gross)
 
@@ -87,7 +87,7 @@ def _told_apart(pair: Shift, limit: float) -> Finding | None:
         return None
     severity: Severity = "suspect" if pair.auc >= limit else "note"
     says = (
-        f"A forest tells {pair.name} from the training data in {pair.auc:.0%} of all pairs (50 % is chance; "
+        f"A random forest tells `{pair.name}` from the training data with an AUC of {pair.auc:.2f} (chance 0.50; "
         f"{pair.size} and {pair.train_size} samples)."
     )
     return _finding(pair, says, severity, pair.auc, limit)
@@ -97,31 +97,31 @@ def _labels(pair: Shift, limit: float, classifier: bool) -> Iterator[Finding]:
     if pair.label_distance is None or pair.label_p > 1e-6 or pair.label_distance < 0.25:
         return
     far = classifier and (pair.label_distance >= limit or pair.unseen_share >= 0.1)
-    unseen = f"; {', '.join(pair.unseen[:5])} never occur in the training samples seen" if pair.unseen else ""
+    unseen = f"; {', '.join(pair.unseen[:5])} never occur in the training samples read" if pair.unseen else ""
     says = (
-        f"The labels of {pair.name} are distributed differently: {pair.label_distance:.0%} of them would have to be "
-        f"others to match the training data{unseen}."
+        f"The label distribution of `{pair.name}` differs from the training data (total variation distance "
+        f"{pair.label_distance:.2f}{unseen})."
     )
     yield Finding(
         says,
         where=pair.name,
         severity="suspect" if far else "note",
         evidence={"distance": pair.label_distance, "p": pair.label_p, "threshold": limit, "source": "chi-square test"},
-        remedies=(Remedy("Shuffle before the split and stratify.", "train_test_split(x, y, stratify=y)"),),
-        exhibit=Table(("label", "training", pair.name), pair.label_table, "Share of each label"),
+        remedies=(Remedy("Shuffle before the split, and stratify by label.", "train_test_split(x, y, stratify=y)"),),
+        exhibit=Table(("label", "training", pair.name), pair.label_table, "Label frequencies"),
     )
 
 
 def _targets(pair: Shift, mean_shift: float, scale_ratio: float) -> Iterator[Finding]:
-    """Targets in other units: far off in the mean or in the scale; a trend in time moves them by less."""
+    """Report targets in other units: a large shift in mean or scale; a trend over time shifts them by less."""
     if pair.target is None:
         return
     difference, ratio = pair.target
     if abs(difference) <= mean_shift and 1 / scale_ratio < ratio < scale_ratio:
         return
     says = (
-        f"The targets of {pair.name} are on another scale than those of the training data: their mean is "
-        f"{difference:+.2g} standard deviations off and their spread {ratio:.3g} times as large."
+        f"The targets of `{pair.name}` are on another scale than in training: the mean is off by {difference:+.2g} "
+        f"standard deviations, the standard deviation by a factor of {ratio:.3g}."
     )
     yield _finding(pair, says, "suspect", difference, mean_shift)
 
@@ -150,12 +150,15 @@ def _finding(
         },
         remedies=(
             Remedy(
-                "Fit the scaling on the training data and use it for all splits.",
+                "Fit the scaler on the training data and apply it to all splits.",
                 "scaler.fit(x_train); x_val = scaler.transform(x_val)",
             ),
-            Remedy("Give both data sets the same deterministic transforms."),
+            Remedy("Use the same deterministic transforms for both datasets."),
         ),
         exhibit=Bars(
-            tuple(c for c, _, _ in shown[:10]), tuple(d for _, d, _ in shown[:10]), "Shift of the mean", "deviations"
+            tuple(c for c, _, _ in shown[:10]),
+            tuple(d for _, d, _ in shown[:10]),
+            "Shift of the mean",
+            "standard deviations",
         ),
     )

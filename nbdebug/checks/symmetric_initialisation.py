@@ -1,4 +1,4 @@
-"""Units that begin as copies of each other."""
+"""Units of a layer start with identical weights."""
 
 from __future__ import annotations
 
@@ -28,56 +28,57 @@ def symmetric_initialisation(
     symmetry: StepSymmetry,
     weights: InitialWeights | None,
     *,
-    distinct: float = 0.5,  # share of different units below which a layer is a narrower one in disguise
+    distinct: float = 0.5,  # fraction of distinct units below which a layer is effectively narrower
 ) -> Iterator[Finding]:
-    """The units of a layer start as copies of each other, so that they compute and learn the same.
+    """The units of a layer start with identical weights, so they compute and learn the same.
 
-    nbdebug looks for layers whose rows of weights are equal and takes a few plain steps. Layers that start at zero on
-    purpose (a last layer, the end of a residual branch, an adapter) come apart at once; these do not.
+    nbdebug looks for layers whose weight rows are identical and takes a few SGD steps. Layers that are zero-initialized
+    on purpose (a last layer, the end of a residual branch, an adapter) become distinct at once; these do not.
 
-    Why it matters: units with equal weights get equal gradients and stay equal for ever. However wide the layer is, it
-    works as if it had one unit.
+    Why it matters: units with identical weights get identical gradients and stay identical. However wide the layer is,
+    it acts as a single unit.
 
-    What to try: draw weights at random (nn.init.kaiming_normal_, nn.init.xavier_uniform_); only biases, and layers
-    behind which something random follows, may start at zero or at a constant.
+    What to try: initialize weights randomly (`nn.init.kaiming_normal_`, `nn.init.xavier_uniform_`); only biases, and
+    layers followed by a randomly initialized one, may start at zero or at a constant.
     """
     heads = {w.path for w in weights.weights if w.is_head} if weights is not None else set()
     stuck = [
         layer
         for layer in symmetry.layers
         if layer.distinct_after <= max(1, distinct * layer.units)
-        and layer.distinct_after <= max(2, 1.5 * layer.distinct_before)  # on their way apart, however slowly, is well
+        and layer.distinct_after
+        <= max(2, 1.5 * layer.distinct_before)  # units that become distinct, however slowly, are fine
     ]
     if stuck:
-        yield _finding(stuck, "bug", f"and after {symmetry.steps} steps still only {stuck[0].distinct_after}")
+        yield _finding(stuck, "bug", f"still {stuck[0].distinct_after} after {symmetry.steps} steps")
         return
     slow = [la for la in symmetry.layers if not la.is_zero and la.distinct_before == 1 and la.path not in heads]
     if slow and slow[0].units >= 4:
-        yield _finding(slow, "suspect", f"though {symmetry.steps} steps tell {slow[0].distinct_after} apart")
+        yield _finding(slow, "suspect", f"{slow[0].distinct_after} after {symmetry.steps} steps")
 
 
 def _finding(layers: list[SymmetricLayer], severity: str, then: str) -> Finding:
     first = layers[0]
-    what = "are all zero" if first.is_zero else "are copies of each other"
-    others = f" The same holds for {len(layers) - 1} more layers." if len(layers) > 1 else ""
+    what = "start with all-zero weights" if first.is_zero else "start with identical weights"
+    others = f" {len(layers) - 1} more layers have the same problem." if len(layers) > 1 else ""
     return Finding(
-        f"The weights of the {first.units} units of {first.path} {what}: only {first.distinct_before} of them is "
-        f"different, {then}.{others}",
+        f"The {first.units} units of `{first.path}` {what} ({first.distinct_before} distinct at initialization, "
+        f"{then}).{others}",
         where=first.path,
         severity=severity,  # type: ignore[arg-type]
         evidence={
             "units": {f"{la.path}.{la.name}": la.units for la in layers},
             "different at the start": {f"{la.path}.{la.name}": la.distinct_before for la in layers},
             "different after the steps": {f"{la.path}.{la.name}": la.distinct_after for la in layers},
-            "threshold": "units come apart within a few steps",
+            "threshold": "units become distinct within a few steps",
             "source": "37 reasons, 28: symmetric units stay symmetric",
         },
         remedies=(
             Remedy(
-                "Draw the weights at random.",
+                "Initialize the weights randomly.",
                 f"nn.init.kaiming_normal_({in_code(first.path)}.{first.name})",
                 Patch("reinitialise", {"paths": [layer.path for layer in layers]}),
             ),
         ),
-        exhibit=Bars(("units", "different"), (float(first.units), float(first.distinct_after)), title=first.path),
+        exhibit=Bars(("units", "distinct"), (float(first.units), float(first.distinct_after)), title=first.path),
     )

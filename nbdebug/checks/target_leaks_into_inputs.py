@@ -1,4 +1,4 @@
-"""An input that gives the answer away."""
+"""An input column leaks the target."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ __all__ = ["target_leaks_into_inputs"]
 def target_leaks_into_inputs(
     leak: ColumnLeak,
     *,
-    alone: float = 0.98,  # of the way from chance to perfect, by one column
-    gap: float = 0.1,  # how much the other columns together have to stay behind
+    alone: float = 0.98,  # score of one column, from chance (0) to perfect (1)
+    gap: float = 0.1,  # by which the other columns together must score lower
 ) -> Iterator[Finding]:
-    """One input column predicts the target almost alone, far better than all the others together.
+    """One input column predicts the target almost alone, far better than all others together.
 
-    nbdebug lets single columns predict the target with a small tree, and all other columns together with nearest
-    neighbours, a linear model and a forest, always on samples that were not fitted on.
+    nbdebug predicts the target from single columns with a small decision tree, and from all other columns together with
+    nearest neighbors, a linear model and a random forest, always on held-out samples.
 
-    Why it matters: a column that holds the answer, or something that is known only after the answer, makes training
-    and validation look perfect. In use the column is not there, or holds nothing.
+    Why it matters: a column that contains the target, or something that is known only after the target, makes training
+    and validation look perfect. In deployment the column is missing or empty.
 
-    What to try: ask when and how the column named gets its value. Take it out and train again: what is left is what the
-    model really knows.
+    What to try: find out when and how this column gets its value. Remove it and train again: the remaining performance
+    is the real one.
     """
     if leak.others is None or leak.alone < alone or (leak.others > leak.alone - gap and not leak.exact):
         return
-    carries = leak.others > 0.1 and leak.others_p < 1e-4  # a real table: other columns know something as well
+    carries = leak.others > 0.1 and leak.others_p < 1e-4  # a real table: other columns are predictive as well
     severity: Severity = "note" if not carries else "bug" if leak.exact else "suspect"
-    names = ", ".join(leak.columns[:3]) + (f" and {len(leak.columns) - 3} more" if len(leak.columns) > 3 else "")
-    what = "is the target under another name" if leak.exact else "predicts the target almost alone"
+    names = ", ".join(f"`{name}`" for name in leak.columns[:3]) + (
+        f" and {len(leak.columns) - 3} more" if len(leak.columns) > 3 else ""
+    )
+    what = "is a copy of the target" if leak.exact else "predicts the target almost alone"
     yield Finding(
-        f"{names} {what}: alone it goes {leak.alone:.1%} of the way from chance to perfect, the other "
-        f"{leak.width - len(leak.columns)} columns together {max(leak.others, 0):.1%} ({leak.size} samples).",
+        f"{names} {what}: it alone closes {leak.alone:.1%} of the gap between chance and a perfect prediction, the "
+        f"other {leak.width - len(leak.columns)} columns together {max(leak.others, 0):.1%} ({leak.size} samples).",
         where=leak.columns[0],
         severity=severity,
         evidence={
@@ -47,11 +49,11 @@ def target_leaks_into_inputs(
             "next best column": leak.runner_up,
             "one to one": leak.exact,
             "threshold": alone,
-            "source": "cross-validated trees and baselines; deepchecks' predictive power score begins to warn at 0.7",
+            "source": "cross-validated trees and baselines; deepchecks' predictive power score warns from 0.7 on",
         },
-        remedies=(Remedy("Take the column out of the inputs and train again.", "x = np.delete(x, column, axis=1)"),),
+        remedies=(Remedy("Remove the column from the inputs and train again.", "x = np.delete(x, column, axis=1)"),),
         exhibit=Bars(
-            ("this column alone", "all others together", "next best column"),
+            ("this column", "all other columns", "next best column"),
             (leak.alone, max(leak.others, 0.0), max(leak.runner_up, 0.0)),
         ),
     )

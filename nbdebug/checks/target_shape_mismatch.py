@@ -1,4 +1,4 @@
-"""Outputs compared with the targets of other samples."""
+"""Outputs and targets are broadcast against each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbdebug.registry import check
 
 __all__ = ["target_shape_mismatch"]
 
-SOURCE = "in a loss over samples, a target pulls at its own output alone"
+SOURCE = "in a per-sample loss, a target affects the gradient of its own output only"
 
 
 @check(explains=("forward-fails", "batch-not-memorised", "worse-than-baseline", "loss-ignores-targets",
@@ -19,18 +19,18 @@ SOURCE = "in a loss over samples, a target pulls at its own output alone"
 def target_shape_mismatch(
     alignment: TargetAlignment,
     *,
-    spill: float = 0.3,  # of a target's pull that falls on other samples; exactly 0 when the shapes agree
+    spill: float = 0.3,  # fraction of a target's gradient effect on other samples; exactly 0 when the shapes match
 ) -> Iterator[Finding]:
-    """Outputs and targets have different shapes, and are silently stretched over each other.
+    """Outputs and targets have different shapes and are silently broadcast.
 
-    nbdebug holds the outputs fixed, changes the target of one sample, and looks at whose outputs the loss then pulls.
-    If it pulls at other samples, and no longer does so once the target is reshaped, the shapes were stretched: (N,)
-    against (N, 1) becomes N × N. A loss that compares samples on purpose pulls at others in every shape.
+    nbdebug keeps the outputs fixed, changes the target of one sample, and measures which outputs get another loss
+    gradient. If other samples are affected, and no longer are once the target is reshaped, the shapes were broadcast:
+    (N,) against (N, 1) becomes N × N. A loss that compares samples on purpose affects others in every shape.
 
-    Why it matters: every output is compared with every target, so the best that the model can do is to predict the mean
-    for all. The loss falls at first, and nothing fails.
+    Why it matters: every output is compared with every target, so the best the model can do is predict the mean for all
+    samples. The loss falls at first, and nothing fails.
 
-    What to try: give both the same shape, `output.squeeze(1)` or `target.unsqueeze(1)`, and assert that they agree.
+    What to try: give both the same shape, `output.squeeze(1)` or `target.unsqueeze(1)`, and assert that they match.
     """
     shapes = f"outputs {alignment.output_shape} and targets {alignment.target_shape}"
     evidence = {"output": alignment.output_shape, "target": alignment.target_shape, "source": SOURCE}
@@ -38,38 +38,54 @@ def target_shape_mismatch(
         return
     if alignment.reshape and alignment.spill > spill:
         yield Finding(
-            f"{alignment.spill:.0%} of the pull of a sample's target falls on other samples, because {shapes} are "
-            f"stretched over each other; with {alignment.reshape} it is {alignment.mended:.0%}.",
+            f"The loss broadcasts {shapes}: {alignment.spill:.0%} of a target's effect falls on other samples "
+            f"({alignment.mended:.0%} with `{alignment.reshape}`).",
             where=alignment.name,
             severity="note" if alignment.assumed else "bug",
             evidence={**evidence, "pull at others": alignment.spill, "reshaped": alignment.mended, "threshold": spill},
             remedies=(
-                Remedy("Give both the same shape.", f"loss_fn(output, {alignment.reshape})", Patch("shape-target")),
+                Remedy(
+                    "Give outputs and targets the same shape.",
+                    f"loss_fn(output, {alignment.reshape})",
+                    Patch("shape-target"),
+                ),
             ),
-            exhibit=Bars(("as it is", alignment.reshape), (alignment.spill, alignment.mended), title="Pull at others"),
+            exhibit=Bars(
+                ("current shapes", alignment.reshape),
+                (alignment.spill, alignment.mended),
+                title="Effect on other samples",
+            ),
         )
     elif alignment.warning and not alignment.assumed:
         yield Finding(
-            f"The loss stretches {shapes} over each other, and PyTorch warns: {alignment.warning}",
+            f"The loss broadcasts {shapes}, and PyTorch warns: {alignment.warning}",
             where=alignment.name,
             severity="suspect",
             evidence={**evidence, "pull at others": alignment.spill, "threshold": spill},
             remedies=(
-                Remedy("Give both the same shape.", "assert output.shape == target.shape", Patch("shape-target")),
+                Remedy(
+                    "Give outputs and targets the same shape.",
+                    "assert output.shape == target.shape",
+                    Patch("shape-target"),
+                ),
             ),
         )
     elif alignment.error and _differ_by_ones(alignment):
         yield Finding(
-            f"The loss refuses {shapes}: {alignment.error.splitlines()[0]}",
+            f"The loss rejects {shapes}: {alignment.error.splitlines()[0]}",
             where=alignment.name,
             evidence={**evidence, "error": alignment.error, "threshold": 0},
             remedies=(
-                Remedy("Give both the same shape.", "loss_fn(output, target.view_as(output))", Patch("shape-target")),
+                Remedy(
+                    "Give outputs and targets the same shape.",
+                    "loss_fn(output, target.view_as(output))",
+                    Patch("shape-target"),
+                ),
             ),
         )
 
 
 def _differ_by_ones(alignment: TargetAlignment) -> bool:
-    """Whether the shapes are the same but for dimensions of length 1."""
+    """Return whether the shapes are equal except for dimensions of size 1."""
     output, target = ([n for n in shape if n != 1] for shape in (alignment.output_shape, alignment.target_shape))
     return output == target
