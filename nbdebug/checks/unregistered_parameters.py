@@ -1,4 +1,4 @@
-"""Layers and tensors that torch does not know of."""
+"""Layers or tensors are not registered as parameters."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from nbdebug.registry import check
 
 __all__ = ["unregistered_parameters"]
 
-SOURCE = "37 reasons, 23: what model.parameters() does not list, no optimizer trains"
+SOURCE = "37 reasons, 23: an optimizer only updates what model.parameters() lists"
 
 
 @check(explains=("batch-not-memorised", "eval-not-deterministic", "train-eval-gap", "worse-than-baseline"))
 def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
     """Layers or tensors that the forward pass uses are not registered as parameters.
 
-    nbdebug walks the graph of the loss to the tensors that would receive a gradient, and looks for those which
-    `model.parameters()` does not list: layers in plain lists, dicts and tuples, tensors in plain attributes.
+    nbdebug walks the autograd graph of the loss to its leaf tensors, and looks for those that `model.parameters()` does
+    not list: layers in plain lists, dicts and tuples, tensors in plain attributes.
 
-    Why it matters: the optimizer never sees them, `to(device)` leaves them behind, `state_dict` does not save them.
-    They stay as they were initialised for ever, and nothing warns.
+    Why it matters: the optimizer never updates them, `to(device)` does not move them, `state_dict` does not save them.
+    They keep their initial values, and nothing warns.
 
-    What to try: hold layers in nn.ModuleList or nn.ModuleDict, tensors in nn.Parameter or nn.ParameterList, and give
-    the parameters of a loss to the optimizer as well.
+    What to try: hold layers in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or `nn.ParameterList`, and
+    pass the parameters of the loss to the optimizer as well.
     """
     groups: dict[str, list[HiddenParameter]] = {}
     for fact in hidden.of_model:
@@ -34,16 +34,14 @@ def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
         yield _finding(
             place,
             facts,
-            f"{len(facts)} tensor{'s' * (len(facts) > 1)} in {place} ({facts[0].path}; a {facts[0].container}) "
-            f"receive{'s' * (len(facts) == 1)} a gradient but {'are' if len(facts) > 1 else 'is'} no parameter of the "
-            f"model" + ("; the optimizer was given it by hand." if learned else ", so no optimizer learns of it."),
+            f"{len(facts)} tensor{'s' * (len(facts) > 1)} in `{place}` (a {facts[0].container}) "
+            f"receive{'s' * (len(facts) == 1)} a gradient but {'are' if len(facts) > 1 else 'is'} not in "
+            f"`model.parameters()`" + ("; passed to the optimizer explicitly." if learned else ", so never trained."),
             "note" if learned else "bug",
         )
     lone = [fact for fact in hidden.of_loss if not fact.in_optimizer]
     if lone and hidden.optimizer_given:
-        says = (
-            f"The loss has {len(lone)} trainable tensors of its own ({lone[0].path}) that the optimizer does not hold."
-        )
+        says = f"The loss has {len(lone)} trainable tensors (`{lone[0].path}`) that are not in the optimizer."
         yield _finding(lone[0].place, lone, says, "suspect")
 
 
@@ -65,12 +63,12 @@ def _finding(place: str, facts: list[HiddenParameter], says: str, severity: str)
             "paths": [fact.path for fact in facts],
             "shapes": [fact.shape for fact in facts],
             "gradient norms": [fact.gradient for fact in facts],
-            "threshold": "every leaf of the graph is listed by model.parameters()",
+            "threshold": "model.parameters() lists every leaf of the graph",
             "source": SOURCE,
         },
         remedies=(
             Remedy(
-                "Register what has to learn.",
+                "Register the layers or tensors as parameters.",
                 wrap,
                 Patch("train-loss" if place.startswith("loss_fn.") else "register-hidden"),
             ),

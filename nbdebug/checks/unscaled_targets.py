@@ -1,4 +1,4 @@
-"""Targets far from what the outputs can be."""
+"""The targets are not scaled."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ __all__ = ["unscaled_targets"]
 def unscaled_targets(
     reach: TargetReach,
     *,
-    large: float = 30.0,  # outputs begin at about unit size, and a step of Adam moves them by hundredths
-    small: float = 1e-3,  # targets whose whole spread is less than that drown in the first outputs
+    large: float = 30.0,  # outputs start near unit scale, and a step of Adam moves them by hundredths
+    small: float = 1e-3,  # targets with a smaller range than this are dominated by the initial outputs
 ) -> Iterator[Finding]:
-    """The targets are far from the size of the outputs.
+    """The targets are on a very different scale from the outputs.
 
-    nbdebug asks the loss for the constant output that it likes best, for low and for high targets, so that a scaling
-    inside of the loss (a logarithm, a division) counts, and compares with what the model gives. A head that reaches the
+    nbdebug computes the constant output that minimizes the loss, for low and for high targets, so that a scaling inside
+    the loss (a logarithm, a division) counts, and compares it with the outputs of the model. A head that reaches the
     targets, by its bias or by a factor, is fine.
 
-    Why it matters: with targets of 100,000 the first errors are enormous and so are the gradients, or, with an
-    optimizer that takes steps of one size, it takes tens of thousands of steps to get there at all.
+    Why it matters: with targets of 100,000 the initial errors and gradients are enormous, or, with an optimizer whose
+    step size does not depend on the gradient, it takes tens of thousands of steps to get there.
 
-    What to try: standardise the targets with their mean and standard deviation, and undo it when predicting; predict
-    the logarithm of positive ones; or start the last bias at the mean.
+    What to try: standardize the targets with their mean and standard deviation, and invert it at prediction time;
+    predict the logarithm of positive targets; or initialize the output bias with the mean.
     """
     size = max(abs(reach.lowest), abs(reach.highest))
     margin = reach.spread / 4
     low, high = sorted((reach.lowest, reach.highest))
     inside = low - margin <= reach.mean <= high + margin
     if size > large and not inside:
-        says = f"the outputs are around {reach.mean:.3g} and the loss wants them around {reach.best:.3g}"
+        says = f"the mean output is {reach.mean:.3g} but the loss is minimal at {reach.best:.3g}"
     elif reach.spread / 2 > large and abs(reach.mean) < large and reach.std < 0.02 * reach.spread:
-        says = f"the outputs have a spread of {reach.std:.3g} and the loss wants one of about {reach.spread / 2:.3g}"
+        says = f"the outputs have a standard deviation of {reach.std:.3g} instead of about {reach.spread / 2:.3g}"
     elif 0 < reach.spread < small and reach.std > 100 * reach.spread:
-        says = f"the outputs have a spread of {reach.std:.3g} and the loss wants one of about {reach.spread / 2:.1g}"
+        says = f"the outputs have a standard deviation of {reach.std:.3g} instead of about {reach.spread / 2:.1g}"
     else:
         return
     yield Finding(
-        f"The targets {reach.name} (mean {reach.target_mean:.3g}, standard deviation {reach.target_std:.3g}) are out "
-        f"of reach: {says}.",
+        f"The targets `{reach.name}` are not scaled (mean {reach.target_mean:.3g}, standard deviation "
+        f"{reach.target_std:.3g}): {says}.",
         where=reach.name,
         severity="suspect",
         evidence={
@@ -57,10 +57,10 @@ def unscaled_targets(
             "threshold": large,
             "source": "debugging neural networks: scale the targets",
         },
-        remedies=(Remedy("Standardise the targets.", "y = (y - y.mean()) / y.std()", Patch("standardise-targets")),),
+        remedies=(Remedy("Standardize the targets.", "y = (y - y.mean()) / y.std()", Patch("standardise-targets")),),
         exhibit=Bars(
-            ("outputs", "best for low targets", "best", "best for high targets"),
+            ("mean output", "optimum, low targets", "optimum", "optimum, high targets"),
             (reach.mean, reach.lowest, reach.best, reach.highest),
-            title="Where the outputs are, and where the loss wants them",
+            title="Outputs and loss-minimizing outputs",
         ),
     )

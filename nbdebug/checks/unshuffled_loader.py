@@ -1,4 +1,4 @@
-"""Samples that come in an order of their own."""
+"""The training samples are not shuffled."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nbdebug.registry import check
 __all__ = ["unshuffled_loader"]
 
 SHUFFLE = Remedy("Shuffle the training data.", "DataLoader(…, shuffle=True)", Patch("shuffle"))
-STIR = Remedy(
-    "Shuffle the stream in a buffer, or its files.",
-    "for sample in stream:  # in __iter__ of your data set\n"
+SHUFFLE_STREAM = Remedy(
+    "Use a shuffle buffer for the stream, or shuffle its files.",
+    "for sample in stream:  # in __iter__ of your dataset\n"
     "    if len(buffer) < 2048:\n"
     "        buffer.append(sample)\n"
     "        continue\n"
@@ -38,37 +38,37 @@ def unshuffled_loader(
     sweep: LoaderSweep,
     order: EpochOrder | None,
     *,
-    p: float = 1e-6,  # so small that a thousand runs of shuffled data raise nothing
-    excess: float = 0.2,  # by which neighbours agree more often than chance has it
+    p: float = 1e-6,  # so small that a thousand runs on shuffled data give no false alarm
+    excess: float = 0.2,  # by which neighbors agree more often than by chance
 ) -> Iterator[Finding]:
-    """The training samples come ordered by their label, or always in the same order.
+    """The training samples are sorted by label, or always in the same order.
 
-    nbdebug counts how often a sample has the label of the one before, in the loader's own order, and compares with what
-    the frequencies of the labels predict. An order that has nothing to do with the labels, or
-    numbers that go up and down as a series in time does, are only noted.
+    nbdebug counts how often a sample has the same label as the previous one, in the loader's own order, and compares
+    with what the label frequencies predict. An order unrelated to the labels, or numeric targets that go up and down
+    like a time series, are only noted.
 
-    Why it matters: with ordered labels each step pulls the model to one class and forgets the others; the loss looks
+    Why it matters: with sorted labels each step pulls the model toward one class and forgets the others; the loss looks
     fine on every batch and the model is bad at everything but the last class.
 
     What to try: `shuffle=True` in the training loader; for a stream, a shuffle buffer, or a shuffled list of files.
     """
     sweep.require(32)
     if sweep.ordered.complete and len(sweep.ordered.sizes) == 1:
-        raise NotApplicable("all samples come in one batch, where their order means nothing")
+        raise NotApplicable("all samples are in one batch, so their order does not matter")
     found = False
     for name, labels in sweep.ordered.labels.items():
         kinds = sweep.class_labels().get(name)
-        verdict = _classes(labels, kinds, sweep.ordered.sizes) if kinds is not None else _numbers(labels)
-        if verdict is None or verdict[2] > p or verdict[0] - verdict[1] < excess:
+        agreement = _classes(labels, kinds, sweep.ordered.sizes) if kinds is not None else _numbers(labels)
+        if agreement is None or agreement[2] > p or agreement[0] - agreement[1] < excess:
             continue
         found = True
         in_time = kinds is None and not _is_sorted(labels)
-        finding = _finding(name, labels, verdict, p, numbers=kinds is None, note=in_time)
-        yield replace(finding, remedies=(STIR,)) if sweep.way == "first" else finding
+        finding = _finding(name, labels, agreement, p, numbers=kinds is None, note=in_time)
+        yield replace(finding, remedies=(SHUFFLE_STREAM,)) if sweep.way == "first" else finding
     if not found and order is not None and order.same_order and order.drawn > (order.batch_size or order.drawn):
-        how = "in the order of the data set" if order.ascending else "in one and the same order"
+        how = "in dataset order" if order.ascending else "in the same order"
         yield Finding(
-            f"Every pass draws the {order.drawn} samples {how}; the labels do not follow it, so this may be meant.",
+            f"Every epoch draws the {order.drawn} samples {how}; the labels are not sorted, so this may be intended.",
             where="loader",
             severity="note",
             evidence={"drawn": order.drawn, "sampler": order.sampler, "threshold": p, "source": SOURCE},
@@ -77,7 +77,7 @@ def unshuffled_loader(
 
 
 def _classes(labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...]) -> tuple[float, float, float] | None:
-    """Give how often neighbours agree, how often they would by chance, and the probability of that."""
+    """Return how often neighbors agree, how often they would by chance, and the p-value."""
     share = np.unique(everywhere, return_counts=True)[1] / len(everywhere)
     chance = float((share**2).sum())
     same = labels[1:] == labels[:-1]
@@ -85,12 +85,12 @@ def _classes(labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...])
     if len(share) < 2 or len(same) < 32:
         return None
     if len(edges) >= 5 and same[edges].mean() < chance + 0.2 * (1 - chance):
-        return None  # batches of one class each, but in no order: single-class-batches says that
+        return None  # single-class batches in random order: reported by single-class-batches
     return float(same.mean()), chance, _upper_tail(float(same.mean()), chance, len(same))
 
 
 def _numbers(labels: np.ndarray) -> tuple[float, float, float] | None:
-    """Give how much a number is like the one before it, and the probability of that by chance."""
+    """Return the rank autocorrelation at lag 1, its tolerance, and the p-value."""
     if len(labels) < 32 or labels.std() == 0 or not np.isfinite(labels).all():
         return None
     ranks = np.argsort(np.argsort(labels)).astype(float)
@@ -99,37 +99,37 @@ def _numbers(labels: np.ndarray) -> tuple[float, float, float] | None:
 
 
 def _is_sorted(labels: np.ndarray) -> bool:
-    """Whether numbers rise or fall all the way; those that go up and down may be a series in its own time."""
+    """Return whether the numbers are sorted; those that go up and down may be a time series."""
     ranks = np.argsort(np.argsort(labels))
     return abs(float(np.corrcoef(ranks, np.arange(len(labels)))[0, 1])) > 0.9
 
 
 def _upper_tail(rate: float, chance: float, count: int) -> float:
-    """Give the probability of a rate at least so high, by the bound of Chernoff and Hoeffding."""
+    """Return the probability of a rate at least this high (Chernoff-Hoeffding bound)."""
     if rate <= chance:
         return 1.0
     kl = rate * math.log(rate / chance) + ((1 - rate) * math.log((1 - rate) / (1 - chance)) if rate < 1 else 0.0)
-    return math.exp(-count * kl / 2)  # neighbouring pairs share a sample, so they count half
+    return math.exp(-count * kl / 2)  # neighboring pairs share a sample, so they count half
 
 
 def _finding(
-    name: str, labels: np.ndarray, verdict: tuple[float, float, float], p: float, numbers: bool, note: bool
+    name: str, labels: np.ndarray, agreement: tuple[float, float, float], p: float, numbers: bool, note: bool
 ) -> Finding:
-    rate, chance, probability = verdict
+    rate, chance, probability = agreement
     alike = (
-        f"neighbours among {len(labels)} correlate by {rate:.2f}, where 0 would be chance"
+        f"neighbors have a rank correlation of {rate:.2f} in {len(labels)} samples (chance 0"
         if numbers
-        else f"{rate:.0%} of {len(labels)} have the label of the one before, where {chance:.0%} would be chance"
+        else f"{rate:.0%} of {len(labels)} samples have the label of the previous one (chance {chance:.0%}"
     )
     return Finding(
-        f"The samples come ordered by {name}: {alike} (p = {probability:.1g}).",
+        f"The samples are sorted by `{name}`: {alike}, p = {probability:.1g}).",
         where="loader",
         severity="note" if note else "suspect",
         evidence={"agreement": rate, "by chance": chance, "p": probability, "threshold": p, "source": SOURCE},
         remedies=(SHUFFLE,),
         exhibit=Lines(
             ((name, tuple(range(len(labels[:500]))), tuple(float(v) for v in labels[:500])),),
-            title="Labels in the order in which they come",
+            title="Labels in loader order",
             x_label="sample",
             y_label=name,
             samples=True,

@@ -1,4 +1,4 @@
-"""Updates out of proportion to the weights."""
+"""Parameter updates are too large or too small relative to the weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdebug.registry import check
 
 __all__ = ["update_ratio_off"]
 
-MOST = 1e4  # times the learning rate: more is no slip of a digit
+MAX_FACTOR = 1e4  # times the learning rate: a larger factor is not a typo in it
 
 
 @check(
@@ -33,41 +33,41 @@ def update_ratio_off(
     too_large: float = 0.3,  # TheDeepChecker: 1e-1; three times that, and only while nothing is learned
     too_small: float = 1e-6,  # TheDeepChecker: 1e-4; small ones are legitimate in fine-tuning
 ) -> Iterator[Finding]:
-    """The steps are out of proportion to the weights.
+    """The update-to-weight ratio is far too large or too small.
 
-    nbdebug trains a copy for a short while, or watches your own training, and measures for each weight matrix how much
-    one step changes it. Biases, norms and the first steps are left out.
+    nbdebug trains a copy for a short while, or watches your own training, and measures the relative update of each
+    weight matrix in one step. Biases, normalization layers and the first steps are left out.
 
-    Why it matters: a healthy step changes a weight by about a thousandth. Far more overwrites what was learned, far
-    less learns nothing.
+    Why it matters: a typical step changes a weight by about a thousandth. Much larger updates overwrite what was
+    learned; much smaller ones learn nothing.
 
-    What to try: change the learning rate by the same factor, or look at why this layer's gradients differ from its
-    neighbours'.
+    What to try: change the learning rate by the same factor, or find out why the gradients of this layer differ from
+    its neighbors'.
     """
     known = [(name, ratio) for name, ratio in run.ratios if math.isfinite(ratio)]
-    # Where others move, what does not is frozen or nothing comes to it: no learning rate changes that.
+    # Where others change, an unchanged matrix is frozen or gets no gradient: no learning rate fixes that.
     known = [(name, ratio) for name, ratio in known if ratio > 0] or known
     if not known:
         raise NotApplicable("no weight matrix was trained")
-    middle = sorted(ratio for _, ratio in known)[len(known) // 2]
+    typical = sorted(ratio for _, ratio in known)[len(known) // 2]
     learned = run.loss_after < 0.9 * run.loss_before
-    if middle > too_large and not learned:
-        what, severity = "a large part of the weights is overwritten in every step", "suspect"
-    elif middle < too_small:
-        what, severity = "the weights hardly move", "note"
+    if typical > too_large and not learned:
+        what, severity = "far too large, and the loss does not fall", "suspect"
+    elif typical < too_small:
+        what, severity = "the weights hardly change", "note"
     else:
         return
     yield Finding(
-        f"One step changes the weights by {middle:.1e} of their size (median of {len(known)} matrices); about 1e-3 is "
-        f"usual: {what}.",
+        f"One step changes the weights by {typical:.1e} of their norm (median of {len(known)} matrices; usual: 1e-3): "
+        f"{what}.",
         where=max(known, key=lambda item: abs(math.log10(max(item[1], 1e-12)) + 3))[0],
         severity=severity,  # type: ignore[arg-type]
         evidence={
-            "update/weight": middle,
+            "update/weight": typical,
             "threshold": (too_small, too_large),
             "source": "37 reasons, 33; TheDeepChecker",
         },
-        remedies=(_remedy(1e-3 / max(middle, 1e-12)),),
+        remedies=(_remedy(1e-3 / max(typical, 1e-12)),),
         exhibit=Bars(
             tuple(name for name, _ in known),
             tuple(ratio for _, ratio in known),
@@ -79,10 +79,10 @@ def update_ratio_off(
 
 
 def _remedy(factor: float) -> Remedy:
-    if factor > MOST:
+    if factor > MAX_FACTOR:
         return Remedy(
-            "Look for the reason first: a rate or a schedule that came to nothing, clipping, gradients that hardly "
-            "come through. No learning rate makes up for that."
+            "Find the cause first: a learning rate or schedule at zero, clipping, or vanishing gradients. "
+            "No learning rate compensates for that."
         )
     return Remedy(
         f"Multiply the learning rate by about {factor:.0e}.",

@@ -1,4 +1,4 @@
-"""Gradients that die on their way back."""
+"""Gradients vanish toward the first layers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["vanishing_gradients"]
 def vanishing_gradients(
     flow: GradientFlow,
     *,
-    ratio: float = 1e-5,  # first layer over last; below it not even Adam trained a plain network on digits
-    with_updates: float = 1e-3,  # AutoTrainer's ratio, where the steps of the first layers shrink as much
+    ratio: float = 1e-5,  # first layer over last; below it not even Adam trained an MLP on digits
+    with_updates: float = 1e-3,  # AutoTrainer's ratio, where the updates of the first layers shrink as much
     order: float = 0.8,  # rank correlation with depth: a trend
-    largest: float = 0.6,  # share of the whole change that one layer may make: a trend, not one layer
+    largest: float = 0.6,  # fraction of the total change due to one layer: a trend, not a single layer
 ) -> Iterator[Finding]:
-    """The gradient shrinks from layer to layer on its way back, until the first layers get none.
+    """The gradient shrinks from layer to layer in the backward pass and vanishes in the first layers.
 
-    nbdebug measures the gradient at the output of every layer with weights and looks at the trend over depth, then
-    takes one step with your optimizer and compares how far the first and the last layers move.
+    nbdebug measures the gradient at the output of every layer with weights and its trend over depth, then takes one
+    step with your optimizer and compares the updates of the first and the last layer.
 
-    Why it matters: the first layers, on which all others build, stay as they were initialised; the last ones have to
-    make do with random features.
+    Why it matters: the first layers, which all others build on, keep their initial weights; the last ones have to work
+    with random features.
 
-    What to try: residual connections, normalisation between layers, ReLU or GELU instead of sigmoid and tanh, an
-    initialisation for the activation (He, Glorot), or fewer layers.
+    What to try: residual connections, normalization between layers, ReLU or GELU instead of sigmoid and tanh, an
+    initialization that matches the activation (He, Glorot), or fewer layers.
     """
     trend = flow.gradient
     if trend is None or trend.layers < 4:
@@ -48,9 +48,9 @@ def vanishing_gradients(
 def _finding(flow: GradientFlow, trend: Trend, lag: float, threshold: float, severity: Severity) -> Finding:
     first, last = flow.layers[0], flow.layers[-1]
     return Finding(
-        f"The gradient at {first.path} is {trend.ratio:.1e} times that at {last.path}: over {trend.layers} layers each "
-        f"leaves {trend.factor:.2f} of it. One step of {flow.optimizer} moves the first by {first.update:.1e} of its "
-        f"size and the last by {last.update:.1e}.",
+        f"The gradient at `{first.path}` is {trend.ratio:.1e} times that at `{last.path}`: each of {trend.layers} "
+        f"layers scales it by {trend.factor:.2f}. One `{flow.optimizer}` step changes them by {first.update:.1e} and "
+        f"{last.update:.1e} (relative).",
         where=first.path,
         severity=severity,
         evidence={
@@ -63,17 +63,17 @@ def _finding(flow: GradientFlow, trend: Trend, lag: float, threshold: float, sev
         },
         remedies=(
             Remedy(
-                "Use an activation without flat ends, and weights drawn for it.",
+                "Use a non-saturating activation with matching initialization.",
                 "nn.ReLU()\nnn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
                 Patch("relu-activations"),
             ),
-            Remedy("Let the gradient pass beside the layers.", "x = x + block(x)", Patch("shortcuts")),
-            Remedy("Normalise between layers.", "nn.BatchNorm1d(width)", Patch("normalise-between")),
+            Remedy("Add residual connections.", "x = x + block(x)", Patch("shortcuts")),
+            Remedy("Add normalization between layers.", "nn.BatchNorm1d(width)", Patch("normalise-between")),
         ),
         exhibit=Bars(
             tuple(layer.path for layer in flow.layers),
             tuple(layer.gradient for layer in flow.layers),
-            title="Gradient norm, layer by layer",
+            title="Gradient norm per layer",
             log=True,
         ),
     )

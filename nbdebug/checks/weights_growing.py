@@ -1,4 +1,4 @@
-"""Weights that grow and grow."""
+"""Weight norms keep growing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nbdebug.registry import check
 
 __all__ = ["weights_growing"]
 
-LEARNED = 0.9  # of the first loss
+LEARNED = 0.9  # of the initial loss
 
 
 @check
@@ -20,21 +20,21 @@ def weights_growing(
     growth: WeightGrowth,
     course: LossCourse | None,
     *,
-    factor: float = 10.0,  # healthy trainings from a usual start stay below 5
-    recent: float = 1.05,  # over the last quarter: it goes on
-    least: int = 100,  # steps: at first, weights may have a long way to go
+    factor: float = 10.0,  # normal runs from a usual initialization stay below 5
+    recent: float = 1.05,  # over the last quarter: still growing
+    least: int = 100,  # steps: weights may grow a lot early in training
 ) -> Iterator[Finding]:
     """The weights of a layer have grown many times over, and still grow.
 
-    nbdebug watches your training and compares the norm of every weight matrix with its first one, and with what is a
-    usual beginning for a matrix of its shape, because some begin near zero on purpose. Where the loss falls towards
-    zero and the growth slows down, as where a single layer learns to be sure of its answers, it is a note.
+    nbdebug watches your training and compares the norm of every weight matrix with its initial norm, and with a usual
+    initialization for its shape, because some start near zero on purpose. Where the loss falls toward zero and the
+    growth slows down, as where a single layer becomes confident in its predictions, it is a note.
 
-    Why it matters: with the weights grow activations and gradients, until one of them overflows; what the optimizer
-    does in one step matters less and less.
+    Why it matters: activations and gradients grow with the weights, until one of them overflows; each optimizer step
+    matters less and less.
 
-    What to try: a lower learning rate, weight decay, normalisation between the layers; look at whether gradients are
-    cleared in every step, and at a loss that can always be lowered by larger outputs.
+    What to try: a lower learning rate, weight decay, normalization between the layers; check whether gradients are
+    zeroed in every step, and whether the loss can always be lowered by larger outputs.
     """
     if growth.steps < least:
         raise NotApplicable(f"{growth.steps} steps were recorded; {least} are needed")
@@ -43,33 +43,33 @@ def weights_growing(
         return
     name, first, last, late, _ = max(grown, key=lambda matrix: matrix[2] / matrix[1])
     yield Finding(
-        f"The norm of {name} grew from {first:.3g} to {last:.3g} in {growth.steps} steps, and by {late - 1:.0%} in the "
-        f"last quarter of them" + (f"; so did {len(grown) - 1} more." if len(grown) > 1 else "."),
+        f"The norm of `{name}` grew from {first:.3g} to {last:.3g} in {growth.steps} steps, by {late - 1:.0%} in the "
+        f"last quarter" + (f"; {len(grown) - 1} more matrices grew as well." if len(grown) > 1 else "."),
         where=name,
-        severity="note" if _is_tame(grown, course) else "suspect",
+        severity="note" if _slows_down(grown, course) else "suspect",
         evidence={
             "first norm": first,
             "last norm": last,
             "growth in the last quarter": late,
             "matrices": len(grown),
             "threshold": factor,
-            "source": "compared with its own beginning",
+            "source": "compared with its initial norm",
         },
         remedies=(
-            Remedy("Lower the learning rate tenfold.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
-            Remedy("Let weights decay.", "torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=1e-2)"),
+            Remedy("Divide the learning rate by 10.", 'for group in optimizer.param_groups:\n    group["lr"] /= 10'),
+            Remedy("Use weight decay.", "torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=1e-2)"),
         ),
         exhibit=Bars(
             tuple(m[0] for m in growth.matrices),
             tuple(m[2] / m[1] for m in growth.matrices),
-            title="Growth of the weight norms",
+            title="Weight norm growth",
             log=True,
         ),
     )
 
 
-def _is_tame(grown: Sequence[tuple[str, float, float, float, float]], course: LossCourse | None) -> bool:
-    """Whether the loss falls towards zero and the weights grow ever less; what runs away keeps its factor."""
+def _slows_down(grown: Sequence[tuple[str, float, float, float, float]], course: LossCourse | None) -> bool:
+    """Return whether the loss falls toward zero and the growth slows down; divergence keeps its rate."""
     if course is None or not 0 <= course.now < LEARNED * course.start:
         return False
     return all(late < (last / first) ** 0.25 for _, first, last, late, _ in grown)

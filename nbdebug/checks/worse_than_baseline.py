@@ -1,4 +1,4 @@
-"""A trained model that guessing beats."""
+"""The trained model is no better than a constant baseline."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["worse_than_baseline"]
 def worse_than_baseline(
     run: ShortRun,
     *,
-    margin: float = 0.0,  # deepchecks asks for a gain of 0.1 after a whole training
+    margin: float = 0.0,  # deepchecks requires a gain of 0.1 after a full training
 ) -> Iterator[Finding]:
-    """After a short training the model is no better than the best guess that does not look at the inputs.
+    """After a short training run the model is no better than a constant baseline.
 
-    nbdebug trains a copy for a short while and compares its answers, on samples it was trained on, with always saying
-    the commonest class or the mean.
+    nbdebug trains a copy for a short while and compares its predictions, on training samples, with always predicting
+    the most frequent class or the mean.
 
-    Why it matters: a simple baseline shows whether the model is learning anything at all.
+    Why it matters: a constant baseline shows whether the model is learning anything at all.
 
-    What to try: overfit one batch first; then compare with a linear model on the same features.
+    What to try: overfit a single batch first; then compare with a linear model on the same features.
     """
     fit = run.fit_after
     if fit is None:
-        raise NotApplicable("there is no measure of quality for this kind of task")
+        raise NotApplicable("no metric is defined for this kind of task")
     if not run.settled:
-        raise NotApplicable("the short training had not settled, so it would be too early to compare")
+        raise NotApplicable("the short run has not converged, so it is too early to compare")
     if fit.value <= fit.chance + margin:
         yield Finding(
-            f"After {len(run.losses)} steps the {fit.measure} on training samples is {fit.value:.1%}; the best guess "
-            f"without inputs reaches {fit.chance:.1%}, and the loss has stopped falling.",
+            f"After {len(run.losses)} steps the {fit.measure} on training samples is {fit.value:.1%}, no better than a "
+            f"constant baseline ({fit.chance:.1%}), and the loss has stopped falling.",
             where="model",
             severity="suspect",
             evidence={
@@ -45,5 +45,5 @@ def worse_than_baseline(
                 "threshold": margin,
                 "source": "Full Stack Deep Learning, lecture 7",
             },
-            exhibit=Bars(("model", "best guess"), (fit.value, fit.chance), title=fit.measure),
+            exhibit=Bars(("model", "constant baseline"), (fit.value, fit.chance), title=fit.measure),
         )
