@@ -82,11 +82,7 @@ def _judge(head: HeadResponse, many_hot: float, most: int, evenness: float, orde
 
 def _binary_of(head: HeadResponse, target: TargetKind) -> Said | None:
     if head.family == "logistic" and target.shape == head.shape and target.one_hot == 1 and head.shape[1] > 2:
-        return (
-            f"scores {head.shape[1]} classes independently, but each sample has exactly one",
-            "note",
-            CROSS_ENTROPY,
-        )
+        return f"scores {head.shape[1]} classes independently, but each sample has exactly one", "note", CROSS_ENTROPY
     return None
 
 

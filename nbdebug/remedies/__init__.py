@@ -1,7 +1,7 @@
-"""Patches: what a remedy does to a copy so that it can be tried. Each is found by its name.
+"""Patches: apply a fix to a copy so that it can be verified. Each is found by its name.
 
-A patch takes a `Twin`, right after it was copied, or a `Subject` that was derived for the trial, and changes it in
-place; settings are keyword-only. Where it cannot be done it raises `NotApplicable` with the reason.
+A patch takes a `Twin`, right after it was copied, or a `Subject` that was derived for the verification, and modifies it
+in place; settings are keyword-only. Where it cannot be applied it raises `NotApplicable` with the reason.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Judged = Literal["loss", "answers", "shares", "classes", "check"]
 
 @dataclass(frozen=True)
 class PatchSpec:
-    """A patch: its function, whether it works on the subject, and by what its success is judged.
+    """A patch: its function, whether it modifies the subject, and the criterion for success.
 
-    By `loss` where it stays the same function; by `answers` where the loss of the patched copy is another one, or the
-    data are drawn otherwise; by `shares` where answers that are equally good still leave the share of the first loss
-    that is left to compare; by `classes` (every class counting alike) where rare classes are what it is for; by the
-    `check` alone where the illness does not show in a short training, which then must not become worse.
+    By `loss` where the loss function stays the same; by `answers` (predictions) where the patched copy has another loss
+    function, or the data are sampled differently; by `shares` where equally good predictions still leave the remaining
+    fraction of the initial loss to compare; by `classes` (every class weighted equally) where rare classes are the
+    purpose; by the `check` alone where the problem does not show in a short run, which then must not become worse.
     """
 
     name: str
@@ -46,7 +46,7 @@ _PATCHES: dict[str, PatchSpec] = {}
 
 
 def patch(judged_by: Judged = "loss") -> Callable[[F], F]:
-    """Register a function as the patch of its name."""
+    """Register a function as a patch under its own name."""
 
     def register(function: F) -> F:
         kind = next(iter(typing.get_type_hints(function).values()))
@@ -58,19 +58,19 @@ def patch(judged_by: Judged = "loss") -> Callable[[F], F]:
 
 
 def all_patches() -> dict[str, PatchSpec]:
-    """Give every patch by its name."""
+    """Return every patch by its name."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return _PATCHES
 
 
 def spec_of(remedy: Remedy) -> PatchSpec:
-    """Give the patch of a remedy; one that a newer version wrote into a file may not be known here."""
+    """Return the patch of a remedy; a file from a newer version may name an unknown one."""
     if remedy.patch is None:
-        raise NotApplicable("this remedy cannot be tried automatically")
+        raise NotApplicable("this fix cannot be applied automatically")
     if remedy.patch.name not in all_patches():
         raise BadInput(
-            f"there is no patch called {remedy.patch.name!r}",
+            f"unknown patch {remedy.patch.name!r}",
             where="remedy",
             expected=f"one of {', '.join(sorted(_PATCHES))}",
             do="run nbdebug.diagnose again with this version",
@@ -79,7 +79,7 @@ def spec_of(remedy: Remedy) -> PatchSpec:
 
 
 def patched(subject: Subject, remedy: Remedy) -> Subject:
-    """Give a subject whose every twin carries the patch of this remedy; the given one stays as it is."""
+    """Return a subject whose every copy has this patch applied; leave the given one unchanged."""
     spec = spec_of(remedy)
     assert remedy.patch is not None
     known = inspect.signature(spec.function).parameters

@@ -1,6 +1,6 @@
-"""Change single calls of torch's functions inside a twin's forward, whoever makes them: a module, a function, a method.
+"""Rewrite single calls of torch functions inside the forward of a copy, made by a module, a function or a method.
 
-So that a remedy such as "leave the softmax out" can be tried on any model, without a look at its source.
+A fix such as "remove the softmax" can then be applied to any model without reading its source.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from nbdebug.twin import Twin
 
 __all__ = ["Call", "behind_model", "name_of", "rewrite_calls", "rewrite_loss_calls"]
 
-SQUASHING = {
+ACTIVATIONS = {
     "softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu", "relu6", "hardtanh", "hardsigmoid", "softplus",
     "softsign", "elu", "selu", "celu", "gelu", "silu", "leaky_relu", "clamp", "clip", "clamp_min", "clamp_max", "exp",
 }  # fmt: skip
 
 
 class Call:
-    """One call of one of torch's functions: its name, its arguments, and how to go on with it."""
+    """One call of a torch function: its name, its arguments, and how to execute it."""
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.name = name_of(function)
 
     def go_on(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the call, with other arguments where they are given."""
+        """Execute the call, with other arguments where they are given."""
         return self.function(*(args or self.args), **{**self.kwargs, **kwargs})
 
     @property
     def subject(self) -> Any:
-        """What the function is called with first."""
+        """Return the first argument of the call."""
         return self.args[0] if self.args else self.kwargs.get("input")
 
     def option(self, name: str, place: int) -> Any:
-        """Give an argument that may come by name or by place; None where it was left out."""
+        """Return an argument passed by name or by position; None where it was omitted."""
         return self.kwargs.get(name, self.args[place] if len(self.args) > place else None)
 
     def with_option(self, name: str, place: int, value: Any) -> Any:
-        """Make the call with this argument exchanged, in the way it was given."""
+        """Execute the call with this argument replaced, passed the way it was given."""
         if len(self.args) > place:
             return self.function(*self.args[:place], value, *self.args[place + 1 :], **self.kwargs)
         return self.function(*self.args, **{**self.kwargs, name: value})
@@ -59,7 +59,7 @@ Change = Callable[[Call], Any]
 
 
 def name_of(function: Any) -> str:
-    """Give the name of a function or method of torch without the mark of those that work in place."""
+    """Return the name of a torch function or method, without the underscore of in-place variants."""
     return str(getattr(function, "__name__", "")).rstrip("_")
 
 
@@ -73,10 +73,10 @@ class _Rewriting(TorchFunctionMode):
 
 
 def rewrite_calls(twin: Twin, make_change: Callable[[], Change]) -> None:
-    """Let every pass of the twin's forward go through a change; it is made anew for each pass."""
+    """Route every forward pass of the copy through a change; a new one is created for each pass."""
     model = twin.model
     if isinstance(model, torch.jit.ScriptModule) or type(model).__name__ == "ScriptShell":
-        raise NotApplicable("the calls inside of a scripted model cannot be changed")
+        raise NotApplicable("the calls inside a scripted model cannot be rewritten")
     known = model.forward
     inner = known.__func__ if isinstance(known, types.MethodType) and known.__self__ is model else None
 
@@ -88,7 +88,7 @@ def rewrite_calls(twin: Twin, make_change: Callable[[], Change]) -> None:
 
 
 def rewrite_loss_calls(twin: Twin, make_change: Callable[[], Change]) -> None:
-    """Let every call of a loss that is written by hand go through a change, too."""
+    """Route every call of a custom loss through a change as well."""
 
     def around(function: Any) -> Any:
         if function is None or type(function).__module__.startswith("torch."):
@@ -104,19 +104,19 @@ def rewrite_loss_calls(twin: Twin, make_change: Callable[[], Change]) -> None:
 
 
 @contextmanager
-def _listening(heard: list[tuple[Call, Any]], names: set[str]) -> Iterator[None]:
-    def listen(call: Call) -> Any:
+def _recording(calls_seen: list[tuple[Call, Any]], names: set[str]) -> Iterator[None]:
+    def record(call: Call) -> Any:
         result = call.go_on()
         if call.name in names:
-            heard.append((call, result))
+            calls_seen.append((call, result))
         return result
 
-    with _Rewriting(listen):
+    with _Rewriting(record):
         yield
 
 
 def behind_model(twin: Twin, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Change the main tensor that the twin gives, wherever it stands in its output."""
+    """Transform the main output tensor of the copy, wherever it is in a nested output."""
 
     def hook(module: nn.Module, args: Any, output: Any) -> Any:
         main = main_output(output)
@@ -125,20 +125,20 @@ def behind_model(twin: Twin, change: Callable[[torch.Tensor], torch.Tensor]) -> 
         return map_leaves(lambda _, leaf: change(leaf) if leaf is main else leaf, output)
 
     if isinstance(twin.model, torch.jit.ScriptModule):
-        raise NotApplicable("a scripted model takes no hooks")
+        raise NotApplicable("a scripted model does not accept hooks")
     twin.model.register_forward_hook(hook)
 
 
 @patch("shares")
 def drop_last_activation(twin: Twin, *, inverse: str = "", instead: str = "") -> None:
-    """Leave out the activation whose result is the output, or take another `instead`.
+    """Remove the activation that produces the output, or replace it with `instead`.
 
-    Where there is no such call, undo it by its `inverse`.
+    Where there is no such call, invert it with `inverse`.
     """
-    place = _last_squashing(twin)
+    place = _last_activation(twin)
     other: Callable[[Any], Any] = torch.sigmoid if instead == "sigmoid" else lambda scores: scores
     if place is None and not inverse:
-        raise NotApplicable("no activation that could be left out is the last operation of the model")
+        raise NotApplicable("the last operation of the model is not an activation that can be removed")
     if place is None:
         behind_model(twin, _INVERSES[inverse])
         return
@@ -148,7 +148,7 @@ def drop_last_activation(twin: Twin, *, inverse: str = "", instead: str = "") ->
 
         def change(call: Call) -> Any:
             nonlocal calls
-            if call.name not in SQUASHING:
+            if call.name not in ACTIVATIONS:
                 return call.go_on()
             calls += 1
             return other(call.subject) if calls - 1 == place else call.go_on()
@@ -165,15 +165,15 @@ _INVERSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @torch.no_grad()
-def _last_squashing(twin: Twin) -> int | None:
-    """Give the number, among the calls of activations, of the one whose result is the output or a view of it."""
-    heard: list[tuple[Call, Any]] = []
-    with twin.mode(training=False), _listening(heard, SQUASHING):
+def _last_activation(twin: Twin) -> int | None:
+    """Return the index, among the activation calls, of the one whose result is the output or a view of it."""
+    calls_seen: list[tuple[Call, Any]] = []
+    with twin.mode(training=False), _recording(calls_seen, ACTIVATIONS):
         output = main_output(twin.forward(twin.batch()))
     if output is None:
         return None
-    for place in reversed(range(len(heard))):
-        result = heard[place][1]
+    for place in reversed(range(len(calls_seen))):
+        result = calls_seen[place][1]
         if isinstance(result, torch.Tensor) and _memory(result) == _memory(output):
             return place
     return None

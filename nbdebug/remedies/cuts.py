@@ -1,4 +1,4 @@
-"""A patch that keeps tensors in the graph, by whichever way their values leave it."""
+"""A patch that keeps tensors in the autograd graph, however their values leave it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from nbdebug.twin import Twin
 
 __all__: list[str] = []
 
-LEAVING = ("item", "tolist", "__float")  # values become numbers of Python; names are without underscores at the end
+LEAVING = ("item", "tolist", "__float")  # tensors become Python numbers; names are without trailing underscores
 ARRAYS = ("numpy", "__array")
 RETURNING = ("tensor", "as_tensor")
 
 
 @patch()
 def keep_graph(twin: Twin) -> None:
-    """Let nothing inside of the forward cut the graph: no detach, .data, .item(), no_grad, NumPy or copies."""
+    """Keep the autograd graph intact in forward: no detach, .data, .item(), no_grad, NumPy or copies."""
     rewrite_calls(twin, _Kept)
 
 
 class _Kept:
-    """The calls of one pass, made so that what left the graph comes back as the tensor that it was.
+    """The calls of one pass, executed so that a value that left the graph is replaced by its original tensor.
 
-    A number is known again by being the same object, an array and a copy by lying in the same memory.
+    A Python number is recognized by its identity, an array and a copy by their memory address.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Kept:
         self.memory: dict[int, torch.Tensor] = {}
 
     def __call__(self, call: Call) -> Any:
-        """Make the call without the cut that it would be."""
+        """Execute the call without breaking the graph."""
         if call.name == "_set_grad_enabled" and self.is_learning:
             return None
         if call.name == "detach" or getattr(call.function, "__self__", None) is torch.Tensor.data:
@@ -48,11 +48,11 @@ class _Kept:
             return args[0].to(call.kwargs.get("dtype") or args[0].dtype)
         result = call.go_on(*args, **self._options(call))
         if call.name == "clone" and isinstance(result, torch.Tensor) and result.grad_fn is not None:
-            self.memory[result.data_ptr()] = result  # a deep copy of a parameter is made of one
+            self.memory[result.data_ptr()] = result  # a deep copy of a parameter uses it
         return result
 
     def _left(self, call: Call) -> Any:
-        """Give the values, and remember whose they are."""
+        """Return the values, and remember the tensor that they come from."""
         values = call.subject.detach()
         result = call.go_on(values, *call.args[1:])
         if call.name in LEAVING:
@@ -62,7 +62,7 @@ class _Kept:
         return result
 
     def _returned(self, part: Any) -> Any:
-        """Give the tensor that a number, an array or a tensor without a graph has been."""
+        """Return the original tensor of a number, an array or a detached tensor."""
         if isinstance(part, torch.Tensor):
             kept = self.memory.get(part.data_ptr()) if self.memory and part.is_leaf else None
             return kept if kept is not None and kept.shape == part.shape else part
@@ -75,6 +75,6 @@ class _Kept:
         return part
 
     def _options(self, call: Call) -> dict[str, Any]:
-        """Give arguments that came by name likewise; a gradient that the forward takes keeps its own graph."""
+        """Return the keyword arguments likewise; a gradient computed in forward keeps its own graph."""
         options = {name: self._returned(value) for name, value in call.kwargs.items()}
         return {**options, "create_graph": True} if call.function is torch.autograd.grad else options

@@ -1,4 +1,4 @@
-"""Patches for parts of a model that PyTorch does not see: layers and tensors in plain attributes."""
+"""Patches for unregistered parts of a model: layers and tensors in plain attributes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__: list[str] = []
 
 @patch()
 def register_hidden(twin: Twin) -> None:
-    """Register layers and tensors that the model uses but does not list, and let the optimizer train them."""
+    """Register layers and tensors that the model uses but does not list, and add them to the optimizer."""
     add_to_optimizer(twin, _all_registered(twin))
 
 
 @patch("check")
 def hold_hidden_layers(twin: Twin) -> None:
-    """Register layers that stand in plain lists, so that `eval()` reaches them."""
+    """Register layers in plain lists, so that `eval()` reaches them."""
     training = twin.model.training
     _all_registered(twin)
     twin.model.train(training)
@@ -37,13 +37,13 @@ def _all_registered(twin: Twin) -> list[nn.Parameter]:
             if not name.startswith("_"):
                 found += _registered(module, name, value)
     if not found and before == sum(1 for _ in twin.model.modules()):
-        raise NotApplicable("nothing that is hidden in plain attributes could be found in the copy")
+        raise NotApplicable("no unregistered layers or tensors were found in the copy")
     return found
 
 
 def _registered(owner: nn.Module, name: str, value: Any) -> list[nn.Parameter]:
-    """Register layers, and tensors that ask for a gradient, in the place where they stand."""
-    if _can_learn(value):
+    """Register layers, and tensors that require a gradient, under the attribute that holds them."""
+    if _is_trainable(value):
         owner.__dict__.pop(name, None)
         owner.register_parameter(name, value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach()))
         return [owner._parameters[name]]  # type: ignore[list-item]
@@ -51,11 +51,11 @@ def _registered(owner: nn.Module, name: str, value: Any) -> list[nn.Parameter]:
         list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, (list, tuple)) else []
     )
     found: list[nn.Parameter] = []
-    for place, item in enumerate(items):  # the container stays, because the forward uses it as what it is
+    for place, item in enumerate(items):  # the container stays, because forward uses it
         if isinstance(item, nn.Module):
             owner.add_module(f"{name}_{place}", item)
             found += item.parameters()
-        elif isinstance(item, nn.Parameter) and _can_learn(item):
+        elif isinstance(item, nn.Parameter) and _is_trainable(item):
             owner.register_parameter(f"{name}_{place}", item)
             found.append(item)
         elif isinstance(item, (list, tuple, dict)):
@@ -63,5 +63,5 @@ def _registered(owner: nn.Module, name: str, value: Any) -> list[nn.Parameter]:
     return found
 
 
-def _can_learn(value: Any) -> bool:
+def _is_trainable(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf

@@ -23,7 +23,7 @@ DRAWS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform", "berno
 
 @patch()
 def leaky_activations(twin: Twin, *, slope: float = 0.01) -> None:
-    """Let every ReLU pass a little of what is negative."""
+    """Replace every ReLU with a leaky ReLU."""
 
     def change(call: Call) -> Any:
         if call.name != "relu" or not isinstance(call.subject, torch.Tensor):
@@ -35,7 +35,7 @@ def leaky_activations(twin: Twin, *, slope: float = 0.01) -> None:
 
 @patch()
 def relu_activations(twin: Twin) -> None:
-    """Put a ReLU in the place of every activation with flat ends, and draw the weights for it."""
+    """Replace every saturating activation with ReLU, and re-initialize the weights for it."""
     reinitialise(twin, gain="relu")
 
     def change(call: Call) -> Any:
@@ -46,7 +46,7 @@ def relu_activations(twin: Twin) -> None:
 
 @patch()
 def limit_dropout(twin: Twin, *, share: float = 0.3) -> None:
-    """Let no dropout drop more than this share."""
+    """Limit every dropout probability to this value."""
 
     def change(call: Call) -> Any:
         dropped = call.option("p", 1) if call.name in DROPOUTS else None
@@ -57,15 +57,15 @@ def limit_dropout(twin: Twin, *, share: float = 0.3) -> None:
 
 @patch("check")
 def no_chance_in_eval(twin: Twin) -> None:
-    """Let dropout do nothing, and noise be nothing, while the model is in eval mode."""
+    """Disable dropout and noise in eval mode."""
 
     def make_change() -> Change:
-        return _without_chance if not twin.model.training else lambda call: call.go_on()
+        return _without_randomness if not twin.model.training else lambda call: call.go_on()
 
     rewrite_calls(twin, make_change)
 
 
-def _without_chance(call: Call) -> Any:
+def _without_randomness(call: Call) -> Any:
     if call.name in DROPOUTS:
         return call.subject
     if call.name in ("randn", "randn_like", "normal"):
@@ -75,24 +75,24 @@ def _without_chance(call: Call) -> Any:
 
 @patch("check")
 def activation_between(twin: Twin, *, layers: Sequence[str]) -> None:
-    """Put a ReLU behind each of these layers."""
+    """Add a ReLU after each of these layers."""
     for path in layers:
         module_at(twin, path).register_forward_hook(lambda module, args, output: output.relu())
 
 
 @patch("check")
 def norm_momentum(twin: Twin, *, momentum: float = 0.1) -> None:
-    """Let the statistics of batch normalisation move by a tenth a batch, in training mode."""
+    """Set the momentum of BatchNorm."""
     norms = [m for m in twin.model.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
     if not norms:
-        raise NotApplicable("there is no batch normalisation of torch's own")
+        raise NotApplicable("the model has no PyTorch BatchNorm layer")
     for norm in norms:
         norm.momentum = momentum
 
 
 @patch()
 def group_norm(twin: Twin) -> None:
-    """Put a normalisation within each sample in the place of every batch normalisation."""
+    """Replace every BatchNorm with GroupNorm."""
     done = 0
     for parent in list(twin.model.modules()):
         for name, child in list(parent.named_children()):
@@ -100,30 +100,30 @@ def group_norm(twin: Twin) -> None:
                 setattr(parent, name, _as_group_norm(child))
                 done += 1
     if not done:
-        raise NotApplicable("there is no batch normalisation of torch's own")
+        raise NotApplicable("the model has no PyTorch BatchNorm layer")
 
 
 def _as_group_norm(norm: Any) -> nn.Module:
     groups = next(g for g in (8, 4, 2, 1) if norm.num_features % g == 0)
     made = nn.GroupNorm(groups, norm.num_features, norm.eps, norm.affine)
     if norm.affine:
-        made.weight, made.bias = norm.weight, norm.bias  # the optimizer holds them
+        made.weight, made.bias = norm.weight, norm.bias  # the optimizer already holds them
     return made.train(norm.training)
 
 
 @patch("check")
 def samples_first(twin: Twin) -> None:
-    """Tell recurrent and attention layers that the samples come first."""
-    told: list[Any] = [m for m in twin.model.modules() if getattr(m, "batch_first", True) is False]
-    if not told:
-        raise NotApplicable("there is no layer of torch's own that expects time first")
-    for module in told:
+    """Set `batch_first=True` on recurrent and attention layers."""
+    time_first: list[Any] = [m for m in twin.model.modules() if getattr(m, "batch_first", True) is False]
+    if not time_first:
+        raise NotApplicable("the model has no PyTorch layer with batch_first=False")
+    for module in time_first:
         module.batch_first = True
 
 
 @patch()
 def guard_operation(twin: Twin, *, operation: str, least: float = 1e-8) -> None:
-    """Keep the argument of a logarithm, a root or a division away from zero."""
+    """Clamp the argument of a logarithm, a square root or a division away from zero."""
 
     def change(call: Call) -> Any:
         if call.name != operation or not isinstance(call.subject, torch.Tensor):
@@ -138,7 +138,7 @@ def guard_operation(twin: Twin, *, operation: str, least: float = 1e-8) -> None:
 
 @patch()
 def uncorrected_spread(twin: Twin) -> None:
-    """Ask for every spread and variance without the correction that divides by the count less one."""
+    """Compute every standard deviation and variance with correction=0."""
 
     def change(call: Call) -> Any:
         return (
@@ -150,7 +150,7 @@ def uncorrected_spread(twin: Twin) -> None:
 
 @patch("answers")
 def softmax_dimension(twin: Twin, *, wrong: int, right: int) -> None:
-    """Take every softmax that goes over the wrong dimension over the right one."""
+    """Apply every softmax over the wrong dimension over the right one instead."""
 
     def change(call: Call) -> Any:
         dim = call.option("dim", 1) if call.name in ("softmax", "log_softmax") else None

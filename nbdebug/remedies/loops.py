@@ -1,4 +1,4 @@
-"""Patches of the training step: the same step with what was forgotten."""
+"""Patches of the training step: add the missing calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @patch()
 def clear_gradients(twin: Twin) -> None:
-    """Clear the gradients before each call of the user's step."""
+    """Call zero_grad before each call of the user's step."""
     step = _own_step(twin)
 
     def cleared(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
@@ -29,7 +29,7 @@ def clear_gradients(twin: Twin) -> None:
 
 @patch()
 def switch_to_training(twin: Twin) -> None:
-    """Put the model into training mode before each call of the user's step, and keep it there."""
+    """Switch the model to training mode before each call of the user's step, and keep it there."""
     step = _own_step(twin)
 
     def trained(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
@@ -41,7 +41,7 @@ def switch_to_training(twin: Twin) -> None:
 
 
 class _mode_held:
-    """Let `eval()` and `train(False)` on the model do nothing while the block runs."""
+    """Disable `eval()` and `train(False)` on the model inside the block."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -55,7 +55,7 @@ class _mode_held:
 
 @patch()
 def plain_loop(twin: Twin, *, clip: float | None = None) -> None:
-    """Write the step in the order of the books: zero, forward, backward, perhaps clip, step."""
+    """Replace the step with the standard order: zero_grad, forward, backward, optional clipping, step."""
 
     def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
         optimizer.zero_grad()
@@ -71,5 +71,5 @@ def plain_loop(twin: Twin, *, clip: float | None = None) -> None:
 
 def _own_step(twin: Twin) -> Any:
     if twin.train_step is None:
-        raise NotApplicable("no train_step was given, so there is no loop to change")
+        raise NotApplicable("no train_step was passed, so there is no loop to change")
     return twin.train_step

@@ -1,4 +1,4 @@
-"""Patches of the loss, and of what goes into it."""
+"""Patches of the loss and of its inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nbdebug.twin import Twin
 
 __all__: list[str] = []
 
-MOST_CLASSES = 1000  # that a last layer is made wide enough for
+MAX_CLASSES = 1000  # largest number of outputs that a last layer is widened to
 
 _LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross-entropy": ClassIdCrossEntropy,
@@ -30,9 +30,9 @@ _LOSSES: dict[str, Callable[[], nn.Module]] = {
 
 @patch("shares")
 def replace_loss(twin: Twin, *, loss: str) -> None:
-    """Train with a loss of torch's own, or with the one that outputs and targets suggest (`usual`).
+    """Train with a built-in PyTorch loss, or with the one inferred from outputs and targets (`usual`).
 
-    For cross-entropy a last layer with a single score is exchanged for one with a score for each class.
+    For cross-entropy, a last layer with one output is replaced with one that has an output per class.
     """
     function = _LOSSES[loss]() if loss != "usual" else _usual(twin)
     is_widened = loss == "cross-entropy" and _widened(twin)
@@ -45,7 +45,7 @@ def replace_loss(twin: Twin, *, loss: str) -> None:
 
 
 def _widened(twin: Twin) -> bool:
-    """Exchange a last layer with one score for one with a score for each class; say whether that was needed."""
+    """Replace a last layer that has one output with one that has an output per class; return whether it was needed."""
     with torch.no_grad(), twin.mode(training=False):
         output = main_output(twin.forward(twin.batch()))
     if output is None or output.dim() > 2 or (output.dim() == 2 and output.shape[1] > 1):
@@ -53,10 +53,10 @@ def _widened(twin: Twin) -> bool:
     labels = torch.cat([batch.target.flatten() for batch in twin.batches(16)])
     classes = int(labels.max()) + 1
     head = last_layer(twin)
-    if bool((labels != labels.long()).any()) or bool((labels < 0).any()) or not 1 < classes <= MOST_CLASSES:
-        raise NotApplicable("the last layer gives one score, and the targets are no numbers of classes")
+    if bool((labels != labels.long()).any()) or bool((labels < 0).any()) or not 1 < classes <= MAX_CLASSES:
+        raise NotApplicable("the last layer has one output, and the targets are not class indices")
     if not isinstance(head, nn.Linear) or head.out_features != 1 or output.dim() != 2:
-        raise NotApplicable("the last layer gives one score, and is no layer that could be made wider")
+        raise NotApplicable("the last layer has one output and cannot be widened")
     made = nn.Linear(head.in_features, classes, head.bias is not None).to(head.weight)
     path = next(name for name, module in twin.model.named_modules() if module is head)
     if not path:
@@ -75,7 +75,7 @@ def _usual(twin: Twin) -> Callable[..., Any]:
 
 @patch("shares")
 def put_behind_model(twin: Twin, *, function: str, dim: int = 1) -> None:
-    """Let the outputs go through a softmax, a sigmoid or a logarithm before the loss."""
+    """Apply a softmax, a sigmoid or a logarithm to the outputs before the loss."""
     functions: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         "log-softmax": lambda scores: scores.log_softmax(dim),
         "softmax": lambda scores: scores.softmax(dim),
@@ -87,30 +87,30 @@ def put_behind_model(twin: Twin, *, function: str, dim: int = 1) -> None:
 
 @patch("answers")
 def negate_loss(twin: Twin) -> None:
-    """Change the sign of the loss."""
+    """Negate the loss."""
     _around_loss(twin, lambda loss, output, target: -loss)
 
 
 @patch("check")
 def average_loss(twin: Twin) -> None:
-    """Divide a loss that is summed over the samples by their number."""
+    """Divide a loss that is summed over the batch by the batch size."""
     _around_loss(twin, lambda loss, output, target: loss / max(len(target), 1))
 
 
 @patch()
 def reduce_loss(twin: Twin) -> None:
-    """Take the mean of a loss that holds several numbers."""
+    """Take the mean of a loss with several elements."""
     _around_loss(twin, lambda loss, output, target: loss.mean())
 
 
 @patch("answers")
 def shape_target(twin: Twin) -> None:
-    """Give the target the shape of the outputs before they are compared."""
+    """Reshape the target to the shape of the outputs."""
     inner = _loss_given(twin)
 
     def shaped(output: Any, target: Any) -> Any:
         if target.numel() != output.numel():
-            raise NotApplicable(f"targets {tuple(target.shape)} cannot take the shape {tuple(output.shape)}")
+            raise NotApplicable(f"targets {tuple(target.shape)} cannot be reshaped to {tuple(output.shape)}")
         return inner(output, target.reshape(output.shape))
 
     twin.loss_fn = shaped
@@ -118,12 +118,12 @@ def shape_target(twin: Twin) -> None:
 
 @patch("classes")
 def weigh_classes(twin: Twin) -> None:
-    """Weigh each class by how rare it is among the labels of some batches."""
+    """Weight each class by its inverse frequency in some batches."""
     labels = torch.cat([batch.target.flatten() for batch in twin.batches(16)]).long()
     with torch.no_grad(), twin.mode(training=False):
         output = twin.forward(twin.batch())
     if not isinstance(output, torch.Tensor) or bool((labels < 0).any()):
-        raise NotApplicable("the classes cannot be told from outputs and labels")
+        raise NotApplicable("the classes cannot be inferred from outputs and labels")
     several = output.dim() > 1 and output.shape[1] > 1
     counts = torch.bincount(labels, minlength=output.shape[1] if several else 2).clamp_min(1).to(output.dtype)
     if several:
@@ -135,20 +135,20 @@ def weigh_classes(twin: Twin) -> None:
 
 def _loss_given(twin: Twin) -> Callable[..., Any]:
     if twin.loss_fn is None or twin.compute_loss is not None:
-        raise NotApplicable("the loss is not a function of outputs and targets that was given")
+        raise NotApplicable("no loss_fn(output, target) was passed")
     return twin.loss_fn
 
 
 def _around_loss(twin: Twin, change: Callable[[torch.Tensor, Any, Any], torch.Tensor]) -> None:
-    """Change what the loss gives, and, where it is computed by hand, what that gives."""
+    """Change the value of the loss, or of `compute_loss` where that is given."""
     compute = twin.compute_loss
     if compute is not None:
 
-        def by_hand(model: Any, batch: Any, loss_fn: Any) -> Any:
+        def custom(model: Any, batch: Any, loss_fn: Any) -> Any:
             wrapped = twin.subject.wrap(batch)
             return change(_total(compute(model, batch, loss_fn)), None, range(wrapped.size))
 
-        twin.compute_loss = by_hand
+        twin.compute_loss = custom
         return
     inner = _loss_given(twin)
 
@@ -161,5 +161,5 @@ def _around_loss(twin: Twin, change: Callable[[torch.Tensor, Any, Any], torch.Te
 def _total(value: Any) -> torch.Tensor:
     total = value if isinstance(value, torch.Tensor) else total_of(value)
     if total is None:
-        raise NotApplicable("the loss gives no tensor")
+        raise NotApplicable("the loss does not return a tensor")
     return total

@@ -1,4 +1,4 @@
-"""Patches of the optimizer: its rate, its options, and what it trains."""
+"""Patches of the optimizer: its learning rate, its options, and its parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def multiply_learning_rate(twin: Twin, *, factor: float) -> None:
 
 @patch()
 def set_optimizer_option(subject: Subject, *, option: str, value: float) -> None:
-    """Set one option of every group; `betas[1]` means the second of a pair."""
+    """Set one option of every group; `betas[1]` is the second entry of a pair."""
     subject.optimizer = _like(subject.optimizer)
     name, _, place = option.partition("[")
     for entry in subject.optimizer.param_groups:
@@ -42,7 +42,7 @@ def set_optimizer_option(subject: Subject, *, option: str, value: float) -> None
 
 @patch()
 def train_everything(subject: Subject) -> None:
-    """Let an optimizer like the user's hold every parameter that can learn; theirs stays as it is."""
+    """Add every trainable parameter to an optimizer like the user's; leave theirs unchanged."""
     made = subject.optimizer = _like(subject.optimizer)
     held = {id(p) for group in made.param_groups for p in group["params"]}
     missing = [p for p in unwrap(subject.model).parameters() if p.requires_grad and id(p) not in held]
@@ -50,9 +50,9 @@ def train_everything(subject: Subject) -> None:
 
 
 def _like(optimizer: Any) -> Any:
-    """Give an optimizer with groups of its own over the same tensors, to be copied with the model; it takes no step."""
+    """Return an optimizer with its own groups over the same tensors, to be copied with the model; it never steps."""
     if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
-        raise NotApplicable("only an optimizer of torch's kind with groups can be made anew")
+        raise NotApplicable("only a torch.optim.Optimizer with parameter groups can be re-created")
     made = copy.copy(optimizer)
     made.param_groups = [dict(group) for group in optimizer.param_groups]
     return made
@@ -60,10 +60,10 @@ def _like(optimizer: Any) -> Any:
 
 @patch()
 def unfreeze(twin: Twin, *, parameters: Sequence[str]) -> None:
-    """Let these parameters learn."""
+    """Set requires_grad on these parameters and add them to the optimizer."""
     chosen = [parameter for name, parameter in twin.model.named_parameters() if name in set(parameters)]
     if not chosen:
-        raise NotApplicable("the frozen parameters could not be found in the copy")
+        raise NotApplicable("the frozen parameters were not found in the copy")
     for parameter in chosen:
         parameter.requires_grad_(True)
     add_to_optimizer(twin, chosen)
@@ -71,18 +71,18 @@ def unfreeze(twin: Twin, *, parameters: Sequence[str]) -> None:
 
 @patch()
 def train_loss(twin: Twin) -> None:
-    """Give the optimizer what the loss has to learn."""
+    """Add the parameters of the loss to the optimizer."""
     if not isinstance(twin.loss_fn, nn.Module):
-        raise NotApplicable("the loss is no module with parameters")
+        raise NotApplicable("the loss is not an nn.Module with parameters")
     add_to_optimizer(twin, list(twin.loss_fn.parameters()))
 
 
 @patch("check")
 def slow_schedule(twin: Twin, *, times: int) -> None:
-    """Let the schedule go so many times slower."""
+    """Slow the schedule down by this factor."""
     scheduler, calls = twin.scheduler, 0
     if scheduler is None:
-        raise NotApplicable("no scheduler was given")
+        raise NotApplicable("no scheduler was passed")
     step = scheduler.step
 
     def slowly(*args: Any, **kwargs: Any) -> None:
@@ -96,14 +96,14 @@ def slow_schedule(twin: Twin, *, times: int) -> None:
 
 @patch("check")
 def constant_rate(twin: Twin) -> None:
-    """Let every group keep the rate that the optimizer was made with, whatever a scheduler or the step makes of it."""
+    """Keep the initial learning rate of every group, whatever the scheduler or the step sets."""
     scheduler, groups = twin.scheduler, twin.optimizer.param_groups
     train_step: Any = twin.train_step
     rates = [float(group.get("initial_lr") or twin.optimizer.defaults.get("lr") or 0.0) for group in groups]
     if scheduler is None and train_step is None:
-        raise NotApplicable("no scheduler and no train_step was given")
+        raise NotApplicable("neither a scheduler nor a train_step was passed")
     if not all(rates):
-        raise NotApplicable("the optimizer was made with a rate of zero")
+        raise NotApplicable("the initial learning rate of the optimizer is zero")
 
     def steady(*_: Any, **__: Any) -> None:
         for group, rate in zip(groups, rates, strict=True):
@@ -111,9 +111,9 @@ def constant_rate(twin: Twin) -> None:
 
     def steadied(*args: Any) -> Any:
         steady()
-        said = train_step(*args)
+        result = train_step(*args)
         steady()
-        return said
+        return result
 
     if scheduler is not None:
         scheduler.step = steady
@@ -124,7 +124,7 @@ def constant_rate(twin: Twin) -> None:
 
 @patch()
 def clip_gradients(twin: Twin, *, norm: float = 1.0) -> None:
-    """Clip the gradient before every step of the optimizer."""
+    """Clip the gradient norm before every optimizer step."""
     held = [p for group in twin.optimizer.param_groups for p in group["params"]]
 
     def clip(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -134,11 +134,11 @@ def clip_gradients(twin: Twin, *, norm: float = 1.0) -> None:
 
 
 def add_to_optimizer(twin: Twin, parameters: list[nn.Parameter]) -> None:
-    """Add what is not held yet, with the settings of the first group."""
+    """Add parameters that the optimizer does not hold yet, with the settings of the first group."""
     held = {id(p) for group in twin.optimizer.param_groups for p in group["params"]}
     missing = [p for p in parameters if id(p) not in held]
     if not missing:
         return
     if isinstance(twin.optimizer, torch.optim.LBFGS):
-        raise NotApplicable("an optimizer of the kind LBFGS takes no second group")
+        raise NotApplicable("LBFGS does not support several parameter groups")
     twin.optimizer.add_param_group({"params": missing})

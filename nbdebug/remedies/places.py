@@ -1,4 +1,4 @@
-"""Find the layer with weights that a patch is meant for."""
+"""Find the layer with weights that a patch applies to."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["called_layers", "last_layer", "module_at"]
 
 
 def module_at(twin: Twin, path: str) -> nn.Module:
-    """Give the module of a path, or say that there is none."""
+    """Return the module at a path, or raise NotApplicable."""
     try:
         return twin.model.get_submodule("" if path == "model" else path)
     except AttributeError:
-        raise NotApplicable(f"there is no module called {path}") from None
+        raise NotApplicable(f"there is no module named {path}") from None
 
 
 @torch.no_grad()
 def called_layers(twin: Twin) -> list[tuple[str, nn.Module]]:
-    """Give the modules that hold tensors, or call nothing further, in the order of their calls on one batch."""
+    """Return the modules without children, in call order on one batch."""
     seen: list[tuple[str, nn.Module]] = []
     leaves = {path: module for path, module in twin.model.named_modules() if not any(True for _ in module.children())}
     handles = [
@@ -41,15 +41,15 @@ def called_layers(twin: Twin) -> list[tuple[str, nn.Module]]:
 
 
 def last_layer(twin: Twin, path: str = "") -> Any:
-    """Give the layer with weights at this path, or the last one that is called up to there."""
+    """Return the layer with weights at this path, or the last one called up to there."""
     calls = called_layers(twin)
     if path:
         places = [index for index, (called, _) in enumerate(calls) if called == path or called.startswith(f"{path}.")]
         calls = calls[: places[-1] + 1] if places else calls
-    weighty: list[Any] = [module for _, module in calls if isinstance(getattr(module, "weight", None), nn.Parameter)]
-    linear = [module for module in weighty if module.weight.dim() > 1 and hasattr(module, "bias")]
+    weighted: list[Any] = [module for _, module in calls if isinstance(getattr(module, "weight", None), nn.Parameter)]
+    linear = [module for module in weighted if module.weight.dim() > 1 and hasattr(module, "bias")]
     if not linear:
-        raise NotApplicable("there is no layer with a weight and a bias")
+        raise NotApplicable("there is no layer with weight and bias")
     return linear[-1]
 
 

@@ -1,4 +1,4 @@
-"""Patches of the values that weights and biases begin with."""
+"""Patches of the initial values of weights and biases."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__: list[str] = []
 @patch()
 @torch.no_grad()
 def reinitialise(twin: Twin, *, paths: Sequence[str] = (), gain: str = "") -> None:
-    """Draw the weights of these modules, or of all, anew by their fan; biases begin at zero."""
+    """Re-initialize the weights of these modules, or of all, by their fan-in; set biases to zero."""
     done = 0
     for name, module in twin.model.named_modules():
         if paths and name not in paths:
             continue
         for short, parameter in module.named_parameters(recurse=False):
-            done += _drawn_by_fan(module, short, parameter, gain)
+            done += _initialized_by_fan_in(module, short, parameter, gain)
     if not done:
-        raise NotApplicable("there is no weight that could be drawn anew")
+        raise NotApplicable("there is no weight to re-initialize")
 
 
-def _drawn_by_fan(module: nn.Module, name: str, parameter: nn.Parameter, gain: str) -> int:
+def _initialized_by_fan_in(module: nn.Module, name: str, parameter: nn.Parameter, gain: str) -> int:
     if isinstance(parameter, nn.UninitializedParameter) or not parameter.is_floating_point():
         return 0
     if parameter.dim() < 2:
@@ -44,14 +44,14 @@ def _drawn_by_fan(module: nn.Module, name: str, parameter: nn.Parameter, gain: s
     elif gain:
         nn.init.kaiming_normal_(parameter, nonlinearity="relu")
     else:
-        nn.init.kaiming_uniform_(parameter, a=math.sqrt(5))  # torch's own start of linear and convolutional layers
+        nn.init.kaiming_uniform_(parameter, a=math.sqrt(5))  # PyTorch's default for linear and convolution layers
     return 1
 
 
 @patch()
 @torch.no_grad()
 def small_head(twin: Twin, *, path: str = "", std: float = 0.01) -> None:
-    """Let the last layer begin with small weights and no bias, so that the first answers are even."""
+    """Initialize the last layer with small weights and zero bias, so that the first predictions are uniform."""
     head = last_layer(twin, path)
     nn.init.normal_(head.weight, std=std)
     if head.bias is not None:
@@ -61,17 +61,17 @@ def small_head(twin: Twin, *, path: str = "", std: float = 0.01) -> None:
 @patch()
 @torch.no_grad()
 def set_bias(twin: Twin, *, values: Sequence[float], path: str = "") -> None:
-    """Let the bias of the last layer begin at these values."""
+    """Set the bias of the last layer to these values."""
     bias = last_layer(twin, path).bias
     if bias is None or bias.numel() != len(values):
-        raise NotApplicable("the last layer has no bias with one value for each")
+        raise NotApplicable("the bias of the last layer does not have this many values")
     bias.copy_(torch.tensor(list(values), dtype=bias.dtype).reshape(bias.shape))
 
 
 @patch()
 @torch.no_grad()
 def zero_bias(twin: Twin, *, path: str) -> None:
-    """Let the bias of a layer begin at zero; that of the layer before it where it has none, being an activation."""
+    """Set the bias of a layer to zero; of the layer before it if it is an activation."""
     layer = last_layer(twin, path)
     if layer.bias is None:
         raise NotApplicable("the layer has no bias")
