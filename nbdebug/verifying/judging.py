@@ -53,7 +53,7 @@ def _of_losses(plain: Practice | None, patched: Practice) -> Comparison:
 
 def _of_shares_left(plain: Practice | None, patched: Practice) -> Comparison:
     """Compare, of losses of two functions, which share of their first is left; more of it proves no harm."""
-    measure = "share of the first loss that is left"
+    measure = "remaining fraction of the initial loss"
     return replace(_less(measure, _left(plain) if plain else (), _left(patched), patched), worse=False)
 
 

@@ -121,7 +121,7 @@ def test_other_cuts_are_placed(between: Callable[[torch.Tensor], torch.Tensor]) 
     """`.data` and `.item()` cut as detach does."""
     (finding,) = result(Cut(between)).findings
     assert finding.where == "second" and finding.severity == "bug"
-    assert "before last" in finding.says
+    assert "before `last`" in finding.says
 
 
 def test_zero_start_is_no_cut() -> None:

@@ -271,7 +271,7 @@ def test_a_loss_that_makes_the_nan_is_the_place(every: int | None) -> None:
     finding = live.report().findings[0]
     assert finding.check == "non-finite-loss" and finding.where == "loss" and "from step 30 on" in finding.says
     if every == 1:
-        assert "the loss itself makes it" in finding.says
+        assert "the loss function itself" in finding.says
 
 
 def test_a_curriculum_is_no_spike() -> None:

@@ -53,7 +53,7 @@ def test_a_remedy_that_does_not_help_is_told_so() -> None:
     worse = Remedy("Raise it.", "", Patch("multiply-learning-rate", {"factor": 10.0}))
     object.__setattr__(finding, "remedies", (worse, *finding.remedies))
     verification = finding.verify(0, progress=False)
-    assert verification.verdict == "did not help" and "still finds it" in verification.says
+    assert verification.verdict == "did not help" and "still reports it" in verification.says
     assert len(verification.contests) == 1, "the answer was clear after the first run"
     assert finding.verify(progress=False).verified, "without a number, the others are tried as well"
     assert [one.verdict for one in finding.verifications] == ["did not help", "verified"]
@@ -85,7 +85,7 @@ def test_luck_with_one_seed_is_not_enough() -> None:
     verification = replace(found_before, session=session).verify(0, progress=False)
     first, second = verification.contests
     assert (first.better, second.better) == (True, False) and first.clean and second.clean
-    assert verification.verdict == "did not help" and "in the second run, with the seed 1" in verification.says
+    assert verification.verdict == "did not help" and "in the second run (seed 1)" in verification.says
 
 
 def _session(setup: dict[str, Any]) -> nbdebug.Session:
@@ -151,7 +151,7 @@ def test_bad_numbers_and_remedies_without_a_patch_are_told_plainly() -> None:
         with pytest.raises(nbdebug.BadInput, match="whole number below"):
             finding.verify(number, progress=False)  # type: ignore[arg-type]
     by_hand = Finding("Look.", remedies=(Remedy("Look at it."),), check="batch-mixing", session=_session(hasty()))
-    assert str(by_hand.verify(progress=False)) == "not tried: this remedy cannot be tried automatically"
+    assert str(by_hand.verify(progress=False)) == "not tried: this fix cannot be applied automatically"
 
 
 def test_a_patch_that_does_not_fit_gives_its_reason() -> None:
@@ -159,4 +159,4 @@ def test_a_patch_that_does_not_fit_gives_its_reason() -> None:
     setup = {"model": nn.Linear(4, 2), "loader": DataLoader(data, 16), "loss_fn": nn.CrossEntropyLoss()}
     remedy = Remedy("Drop it.", "", Patch("drop-last-activation"))
     finding = Finding("An activation.", check="clamped-output", remedies=(remedy,), session=_session(setup))
-    assert "no activation that could be left out" in finding.verify(progress=False).says
+    assert "not an activation" in finding.verify(progress=False).says

@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from nbdebug.explanation import explain
 from nbdebug.finding import Finding, Result
 from nbdebug.report import Report
 from nbdebug.report.notebook import PICTURE_BYTES, as_notebook
@@ -46,7 +47,7 @@ def test_it_is_valid_and_holds_nothing_that_needs_a_kernel(report: Report) -> No
 
 def test_it_reads_like_the_report() -> None:
     cells = notebook_of(small()).cells
-    assert cells[0].source.startswith("# The model gives probabilities") or "Softmax before cross" in cells[0].source
+    assert cells[0].source.startswith(f"# {explain('softmax-before-cross-entropy').title}")
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     for part in ("head.1", "falls to 0.01", "Checked and clean: 3", "Not looked at: 3", "Crashed: 1", "2.13.0", "seed"):
         assert part in text, part
