@@ -38,7 +38,7 @@ def saturated_units(
     if not bounded:
         why = (
             "single units are not recorded during training; nbdebug.diagnose measures them"
-            if activity.unit == "looks"
+            if activity.unit != "samples"
             else NONE_SEEN
         )
         raise NotApplicable(why)

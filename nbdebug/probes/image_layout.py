@@ -77,14 +77,14 @@ def _readings(pictures: torch.Tensor, channels: int, height: int, width: int) ->
     found = []
     if 2 <= channels <= 16:
         last = pictures.reshape(count, height, width, channels).permute(0, 3, 1, 2)
-        found.append(("(height, width, channels)", last))
+        found.append(("height × width × channels", last))
     if height != width:
         turned = pictures.reshape(count, channels, width, height)
         if _repeats_at(pictures, height):
-            found.append(("(channels, width, height)", turned))
+            found.append(("width and height exchanged", turned))
         if 2 <= channels <= 16:
             last = pictures.reshape(count, width, height, channels).permute(0, 3, 1, 2)
-            found.append(("(width, height, channels)", last))
+            found.append(("width × height × channels", last))
     return found
 
 
