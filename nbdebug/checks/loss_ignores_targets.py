@@ -36,7 +36,7 @@ def loss_ignores_targets(
         same = " It rewards predicting the same class for every sample." if targets.wants_one_answer else ""
         yield Finding(
             f"The loss ignores the target `{use.name}` of shape {use.shape}: replacing its values changes the loss by "
-            f"{use.influence:.1g} (relative).{same}",
+            f"{use.influence:.1g}.{same}",
             where=targets.place,
             severity=severity,
             evidence={

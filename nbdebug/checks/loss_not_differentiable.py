@@ -71,7 +71,7 @@ def _what(loss: LossGradient) -> tuple[str, Remedy] | None:
             )
             return f"The outputs are detached in `{loss.cut}`: the loss cannot send a gradient to any parameter.", keep
         new = "a new" if loss.requires_grad else "a"
-        kind = f"a Python `{loss.kind}`" if loss.kind in ("float", "int") else f"{new} `{loss.kind}` outside the graph"
+        kind = f"a Python `{loss.kind}`" if loss.kind in ("float", "int") else f"{new} `{loss.kind}` without `grad_fn`"
         return f"The loss is {kind}: none of the {loss.trainable:,} parameters receives a gradient from it.", soft
     if loss.numbers > 1:
         mean = Remedy("Reduce the loss to a scalar.", "loss = loss.mean()", Patch("reduce-loss"))

@@ -37,7 +37,7 @@ def loss_sign_flipped(
         if head.toward is not None and head.toward <= toward and (head.is_compared or head.family == "differences"):
             certain = head.is_compared and head.even_weights and not response.assumed
             yield Finding(
-                f"{response.begins} pushes {1 - head.toward:.0%} of the outputs away from their targets: the loss "
+                f"{response.begins} pushes {1 - head.toward:.0%} of the outputs away from their targets: its value "
                 "increases as predictions improve.",
                 where=response.place if response.place != "model" else head.place,
                 severity="bug" if certain else "suspect",

@@ -37,8 +37,8 @@ def loss_sums_over_batch(
     if diverges and scaling.ends is not None:
         end = "diverges" if math.isinf(scaling.ends[0]) else f"grows {scaling.ends[0]:.3g}-fold"
         trouble = (
-            f" With `{scaling.optimizer}` and lr={scaling.learning_rate:g} it {end} within ten steps; "
-            f"with lr divided by the batch size it falls."
+            f" With `{scaling.optimizer}` (lr={scaling.learning_rate:g}) it {end} within ten steps; with lr divided by "
+            f"the batch size it falls."
         )
     yield Finding(
         f"The loss is summed over the batch: it is {scaling.once:.3g} for {scaling.batch_size} samples and "

@@ -53,8 +53,8 @@ def noisy_labels(
 def _finding(simple: Baselines, wrong: np.ndarray, confident_error: float, limit: float) -> Finding:
     listed = sorted(np.flatnonzero(wrong), key=lambda i: simple.given[i] - simple.sure[i])
     return Finding(
-        f"About {wrong.mean():.0%} of {simple.size} labels disagree with a simple model ({simple.best}), as many "
-        f"({confident_error:.0%}) among its most confident predictions. Review samples "
+        f"About {wrong.mean():.0%} of {simple.size} labels disagree with a simple model ({simple.best}), and "
+        f"{confident_error:.0%} where it is most confident. Review samples "
         f"{', '.join(str(simple.indices[i]) for i in listed[:5])} first.",
         where="loader",
         severity="suspect",

@@ -64,7 +64,7 @@ def _is_mask(part: PartFacts) -> bool:
 def _kinds(part: PartFacts) -> str:
     """Return the counts of NaN and Inf values as text."""
     counts = ((part.nan, "NaN"), (part.positive_inf + part.negative_inf, "Inf"))
-    return " and ".join(f"{count} {name} values" for count, name in counts if count)
+    return " and ".join(f"{count} {name} value{'s' * (count > 1)}" for count, name in counts if count)
 
 
 def _place(part: PartFacts) -> str:

@@ -32,8 +32,8 @@ def outputs_identical(outputs: OutputResponse, *, response: float = 1e-6) -> Ite
     if outputs.shaken:
         return  # zero-initialized on purpose: after one step the outputs differ
     yield Finding(
-        f"The outputs of {outputs.samples} samples are all about {outputs.value:.4g}: other inputs change them by "
-        f"{outputs.response:.1g} (relative). The signal is lost {outputs.place or 'in the model'}.",
+        f"The outputs of {outputs.samples} samples are all about {outputs.value:.4g}, whatever the input (relative "
+        f"change {outputs.response:.1g}). The signal is lost {outputs.place or 'in the model'}.",
         where=outputs.first or "model",
         evidence={
             "response": outputs.response,

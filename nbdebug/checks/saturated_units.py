@@ -49,8 +49,9 @@ def saturated_units(
 
 def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Finding:
     return Finding(
-        f"{layer.saturated} of {layer.units} units in `{layer.path}` are saturated ({layer.activation}): its inputs "
-        f"lie between {layer.low:.3g} and {layer.high:.3g}, and {layer.flat:.0%} have a near-zero derivative.",
+        f"{layer.saturated} of {layer.units} units in `{layer.path}` are saturated (activation: {layer.activation}): "
+        f"its inputs lie between {layer.low:.3g} and {layer.high:.3g}, and {layer.flat:.0%} have a near-zero "
+        "derivative.",
         where=layer.path,
         severity="bug" if layer.saturated > 0.8 * layer.units else "suspect",
         evidence={

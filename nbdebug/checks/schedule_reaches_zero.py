@@ -65,7 +65,8 @@ def schedule_reaches_zero(
         return
     if low is None or low > within:
         return
-    yield _finding(schedule, low, f"falls to {schedule.rates[low]:.2g} after {low} steps and stays there", "suspect")
+    what = f"falls to {schedule.rates[low]:.2g} after {low} step{'s' * (low > 1)} and stays there"
+    yield _finding(schedule, low, what, "suspect")
 
 
 def _stays(schedule: Schedule, index: int, nothing: float) -> bool:

@@ -91,7 +91,7 @@ def _of(pair: SplitPair) -> str:
 
 
 def _list(examples: tuple[tuple[int, int], ...]) -> str:
-    return ", ".join(f"{held} = training sample {train}" for held, train in examples[:3])
+    return ", ".join(f"sample {held} = training sample {train}" for held, train in examples[:1])
 
 
 def _finding(pair: SplitPair, says: str, severity: str, counted: int, size: int, p: float) -> Finding:

@@ -10,10 +10,7 @@ from nbdebug.registry import check
 
 __all__ = ["step_never_taken"]
 
-NO_BACKWARD = (
-    "no backward pass runs through the model: loss.backward() is never called, or the loss is detached from the model "
-    "(by .item(), .detach() or a new tensor)"
-)
+NO_BACKWARD = "no backward pass reaches the model: `loss.backward()` is never called, or the loss is detached"
 LOOP = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\noptimizer.step()"
 
 
@@ -42,7 +39,7 @@ def step_never_taken(
     if reason:
         yield Finding(
             f"In {loop.count} {loop.unit}, {reason} ({loop.backwards} backward passes, {loop.steps} optimizer steps, "
-            f"weights changed {loop.moved} times).",
+            f"{loop.moved} weight changes).",
             where=loop.place,
             evidence={
                 "looked at": loop.count,
@@ -84,9 +81,9 @@ def _reason(loop: LoopFacts) -> str:
     if not loop.backwards:  # gradients may be assigned directly
         return "" if loop.moved else NO_BACKWARD
     if not loop.steps:
-        return "optimizer.step() is never called"
+        return "`optimizer.step()` is never called"
     if loop.idle >= loop.steps:
-        return "each step finds no gradients: zero_grad() runs between backward() and step(), or step() comes first"
+        return "no step has gradients: `zero_grad()` runs between `backward()` and `step()`, or `step()` comes first"
     if loop.late:
-        return "step() runs before backward(), so each step uses the gradients of the previous batch"
+        return "`step()` runs before `backward()`, so each step uses the gradients of the previous batch"
     return "" if loop.moved else "the optimizer steps, but none of its parameters changes"

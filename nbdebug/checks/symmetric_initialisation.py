@@ -60,7 +60,7 @@ def symmetric_initialisation(
 def _finding(layers: list[SymmetricLayer], severity: str, then: str) -> Finding:
     first = layers[0]
     what = "start with all-zero weights" if first.is_zero else "start with identical weights"
-    others = f" {len(layers) - 1} more layers have the same problem." if len(layers) > 1 else ""
+    others = f" So do {len(layers) - 1} more layer{'s' * (len(layers) > 2)}." if len(layers) > 1 else ""
     return Finding(
         f"The {first.units} units of `{first.path}` {what} ({first.distinct_before} distinct at initialization, "
         f"{then}).{others}",

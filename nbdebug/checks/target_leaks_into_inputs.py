@@ -37,10 +37,10 @@ def target_leaks_into_inputs(
     names = ", ".join(f"`{name}`" for name in leak.columns[:3]) + (
         f" and {len(leak.columns) - 3} more" if len(leak.columns) > 3 else ""
     )
-    what = "is a copy of the target" if leak.exact else "predicts the target almost alone"
+    what = "copies the target" if leak.exact else "predicts the target almost alone"
     yield Finding(
-        f"{names} {what}: it alone closes {leak.alone:.1%} of the gap between chance and a perfect prediction, the "
-        f"other {leak.width - len(leak.columns)} columns together {max(leak.others, 0):.1%} ({leak.size} samples).",
+        f"{names} {what}: alone it closes {leak.alone:.1%} of the gap between chance and perfect prediction, the other "
+        f"{leak.width - len(leak.columns)} columns together {max(leak.others, 0):.1%} ({leak.size} samples).",
         where=leak.columns[0],
         severity=severity,
         evidence={

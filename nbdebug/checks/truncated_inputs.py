@@ -14,8 +14,8 @@ from nbdebug.registry import check
 __all__ = ["truncated_inputs"]
 
 HOW = {
-    "cast": "the fractional part was truncated by a cast to an integer dtype",
-    "division": "an integer division by the maximum turned almost all values into 0",
+    "cast": "truncated by a cast to an integer dtype",
+    "division": "truncated by an integer division by the maximum",
 }
 
 
@@ -52,7 +52,7 @@ def truncated_inputs(
 def _truncated_on_the_way(part: PartFacts, loss: ValueLoss) -> Finding:
     return Finding(
         f"`{part.name}` has {loss.given_levels} distinct values in the batch but {loss.stored_levels} in the dataset "
-        f"({loss.stored_as}, up to {loss.stored_high:g}): while {loss.stage}, {HOW[loss.how]}.",
+        f"({loss.stored_as}, up to {loss.stored_high:g}): {HOW[loss.how]} while {loss.stage}.",
         where=part.name,
         evidence={
             "levels stored": loss.stored_levels,

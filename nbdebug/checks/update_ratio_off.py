@@ -58,7 +58,7 @@ def update_ratio_off(
     else:
         return
     yield Finding(
-        f"One step changes the weights by {typical:.1e} of their norm (median of {len(known)} matrices; usual: 1e-3): "
+        f"One step changes the weights by {typical:.2g} of their norm (median of {len(known)} matrices; usual: 1e-3): "
         f"{what}.",
         where=max(known, key=lambda item: abs(math.log10(max(item[1], 1e-12)) + 3))[0],
         severity=severity,  # type: ignore[arg-type]

@@ -44,7 +44,8 @@ def weights_growing(
     name, first, last, late, _ = max(grown, key=lambda matrix: matrix[2] / matrix[1])
     yield Finding(
         f"The norm of `{name}` grew from {first:.3g} to {last:.3g} in {growth.steps} steps, by {late - 1:.0%} in the "
-        f"last quarter" + (f"; {len(grown) - 1} more matrices grew as well." if len(grown) > 1 else "."),
+        f"last quarter"
+        + (f"; {len(grown) - 1} more weight{'s' * (len(grown) > 2)} grew as well." if len(grown) > 1 else "."),
         where=name,
         severity="note" if _slows_down(grown, course) else "suspect",
         evidence={

@@ -97,5 +97,5 @@ def _compare(name: str, stored: np.ndarray, given: np.ndarray, stage: str) -> Va
         how = "cast"
     elif any(np.array_equal(given, stored // d) for d in {high, 255.0, 256.0} if LEVELS < d <= high + 1):
         how = "division"
-    fraction = "with fractions" if (stored != np.round(stored)).any() else "whole numbers"
+    fraction = "floats" if (stored != np.round(stored)).any() else "integers"
     return ValueLoss(name, how, stage, fraction, levels, len(np.unique(given)), high) if how else None

@@ -32,7 +32,11 @@ def cleared_between() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("step", "word"),
-    [(loops.without_backward, "backward"), (loops.without_step, "step() is never"), (loops.zeroed_too_late, "between")],
+    [
+        (loops.without_backward, "backward"),
+        (loops.without_step, "step()` is never"),
+        (loops.zeroed_too_late, "between"),
+    ],
 )
 def test_names_the_missing_line(step: loops.Step, word: str) -> None:
     """Each kind of loop gets its own sentence."""

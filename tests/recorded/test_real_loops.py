@@ -225,7 +225,7 @@ def slow_transform() -> dict[str, Any]:
 
 
 def test_each_reason_has_its_sentence() -> None:
-    for make, word in ((backward_forgotten, "backward"), (step_forgotten, "step() is never")):
+    for make, word in ((backward_forgotten, "backward"), (step_forgotten, "step()` is never")):
         assert word in judged(make()["recording"]).result("step-never-taken").findings[0].says
 
 

@@ -164,7 +164,7 @@ def test_a_step_before_its_backward_pass_is_late() -> None:
             loss.backward()
     tally = live.recording().tally
     assert (tally.steps, tally.backwards) == (40, 40) and tally.late_steps > 35
-    assert "step() runs before backward()" in live.report().result("step-never-taken").findings[0].says
+    assert "`step()` runs before `backward()`" in live.report().result("step-never-taken").findings[0].says
 
 
 class InInference(nn.Module):
