@@ -44,12 +44,12 @@ def truncated_inputs(
     for part in sweep.inputs:
         loss = known.get(part.name)
         if loss is not None and loss.how:
-            yield _truncated_on_the_way(part, loss)
+            yield _truncated_while_loading(part, loss)
         elif part.whole and part.varies and part.width > 1:
             yield from _looks_truncated(part, sweep, blank, bell)
 
 
-def _truncated_on_the_way(part: PartFacts, loss: ValueLoss) -> Finding:
+def _truncated_while_loading(part: PartFacts, loss: ValueLoss) -> Finding:
     return Finding(
         f"`{part.name}` has {loss.given_levels} distinct values in the batch but {loss.stored_levels} in the dataset "
         f"({loss.stored_as}, up to {loss.stored_high:g}): {HOW[loss.how]} while {loss.stage}.",
