@@ -78,5 +78,5 @@ def _returned(gradient: CustomGradient, wrong: bool) -> str:
     if not wrong:
         return f"a nonzero gradient for `{name}` at {gradient.flat_but_given} points where the forward is constant"
     if gradient.ratio < 0:
-        return f"a gradient for `{name}` with the wrong sign ({gradient.ratio:.2f} times the finite difference)"
-    return f"a gradient for `{name}` that is {gradient.error:.0%} off (about {gradient.ratio:.2f} times the true one)"
+        return f"a gradient for `{name}` with the wrong sign, {gradient.ratio:.2f} times the finite difference"
+    return f"a gradient for `{name}` that is {gradient.error:.0%} off, about {gradient.ratio:.2f} times the true one"

@@ -60,11 +60,11 @@ def excessive_weight_decay(
         if fresh and race.dominance > dominance:
             yield _finding(race, dominance, "suspect")
         return
-    behind = (decayed - undecayed) / gained
-    outrun = behind > 0.4 * lost and decayed > 3 * undecayed > 0 and race.dominance > 0.5
-    harmed = (behind > lost or outrun) and (fresh or decayed > start + 0.05 * abs(chance))
+    shortfall = (decayed - undecayed) / gained
+    dominated = shortfall > 0.4 * lost and decayed > 3 * undecayed > 0 and race.dominance > 0.5
+    harmed = (shortfall > lost or dominated) and (fresh or decayed > start + 0.05 * abs(chance))
     if harmed or not math.isfinite(decayed):
-        yield _finding(race, lost, "suspect" if behind < 2 * lost else "bug")
+        yield _finding(race, lost, "suspect" if shortfall < 2 * lost else "bug")
 
 
 def _finding(race: DecayRace, threshold: float, severity: Severity) -> Finding:

@@ -108,10 +108,11 @@ class LossResponse:
 
     @property
     def named(self) -> str:
-        """The loss as a sentence can name it."""
-        return f"{self.loss_name}, which was assumed," if self.assumed else self.loss_name
+        """The loss as a message names it; code names are in backticks."""
+        name = self.loss_name if self.loss_name.startswith("the ") else f"`{self.loss_name}`"
+        return f"{name} (assumed)" if self.assumed else name
 
     @property
     def begins(self) -> str:
-        """The loss as the first words of a sentence."""
+        """The loss as the first words of a message."""
         return self.named[:1].upper() + self.named[1:] if self.named.startswith("the ") else self.named

@@ -74,7 +74,7 @@ def _needed(task: Task, batch: Batch, answer: torch.Tensor) -> tuple[float, str]
         shares = torch.linalg.svdvals(values).square().cumsum(0)
         if float(shares[-1]) > 0:
             rank = 1 + int((shares < EXPLAINED * shares[-1]).sum())
-            return float(rank), f"targets with {rank} independent directions"
+            return float(rank), f"targets of rank {rank}"
     raise NotApplicable(f"how wide a layer has to be is not known for a task of the kind {task.kind!r}")
 
 

@@ -42,9 +42,9 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
             box = open_box(twin, batch)
         path, output = _head_of(box)
     except (NbdebugError, IndexError) as why:
-        return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model gives no output")
+        return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model returns no output")
     except Exception as failure:
-        return LabelTrials(part.name, reason=f"the model does not run ({type(failure).__name__}: {failure})")
+        return LabelTrials(part.name, reason=f"the model fails ({type(failure).__name__}: {failure})")
     error = _error(box)
     found = LabelTrials(part.name, error=error, dtype=part.dtype, low=part.low, high=part.high)
     if error:

@@ -37,7 +37,7 @@ def sample_twice(subject: Subject, control: Control) -> Rereading:
             tally.look(first, second, index, order[min(half + number, len(order) - 1)])
     after = first.stored()
     changed = sum(a != b for a, b in zip(before, after, strict=False))
-    return tally.evidence((f"{changed} array{'s' * (changed > 1)} held by the data set",) if changed else ())
+    return tally.evidence((f"{changed} array{'s' * (changed > 1)} of the dataset",) if changed else ())
 
 
 class _Tally:

@@ -60,10 +60,11 @@ class Place:
     inside: str = ""
 
     def __str__(self) -> str:
-        """Say it as a sentence would."""
+        """Return it as a phrase for a message."""
         if not self.before:
-            return f"at {self.path} ({self.module})"
-        return f"in the code of {self.inside or 'your loss'} before {self.path} ({self.module})"
+            return f"at `{self.path}` ({self.module})"
+        inside = f"`{self.inside}`" if self.inside else "your loss"
+        return f"in the code of {inside} before `{self.path}` ({self.module})"
 
 
 def record(twin: Twin, batch: Batch, *, whole: bool = False, seed: int = SEED) -> Recording:
