@@ -59,7 +59,7 @@ def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Fin
         },
         remedies=(
             Remedy(
-                "Use the initialization for the activation.",
+                "Initialize for the activation: He for ReLU, Glorot for tanh.",
                 "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
                 Patch("reinitialise", {"gain": "relu"}),
             ),

@@ -44,7 +44,7 @@ def causal_leak(future: FutureInfluence, *, influence: float = 1e-3) -> Iterator
         return
     yield Finding(
         f"The model is not causal: changing later steps of `{future.key}` changes earlier outputs by up to "
-        f"{future.influence:.1%}, first {future.place or 'in the model'}, but the targets are the next steps "
+        f"{future.influence:.1%}, first {future.place or 'in the model'}. The targets are the next steps "
         f"({future.agreement:.0%} agree).",
         where=future.first or "model",
         evidence={

@@ -66,8 +66,8 @@ def _message(layer: UnitFacts, activity: UnitActivity) -> str:
         return f"`{layer.path}` ({layer.activation}) output only zeros in the last {activity.samples} {activity.unit}."
     seen = f"{activity.samples} {activity.unit}" if layer.samples is None else f"{layer.samples} samples"
     return (
-        f"{layer.dead} of {layer.units} units in `{layer.path}` ({layer.activation}) are dead: they output zero for "
-        f"all {seen} (pre-activations {layer.low:.3g} to {layer.high:.3g})."
+        f"{layer.dead} of {layer.units} units in `{layer.path}` are dead: they output zero for all {seen} "
+        f"(pre-activations {layer.low:.3g} to {layer.high:.3g}, activation: {layer.activation})."
     )
 
 

@@ -50,8 +50,8 @@ def duplicate_samples(
     doubled = sweep.indices[first][np.isin(keys, values[counts > 1])]
     is_suspicious = each >= copies and equal >= pairs and not _is_oversampling(sweep, first, keys)
     yield Finding(
-        f"{repeated} samples occur more than once in {sweep.says}: about {each:.2g} copies per sample in the whole "
-        f"dataset.",
+        f"{repeated} samples occur more than once in {sweep.says} (copies per sample in the whole dataset: about "
+        f"{each:.2g}).",
         where=sweep.inputs[0].name,
         severity="suspect" if is_suspicious else "note",
         evidence={

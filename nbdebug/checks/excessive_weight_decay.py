@@ -72,7 +72,7 @@ def _finding(race: DecayRace, threshold: float, severity: Severity) -> Finding:
     curves = (("with decay", race.with_decay), ("without decay", race.without))
     return Finding(
         f"With weight decay {race.decay:g} the loss goes from {race.without[0]:.3g} to {decayed:.3g} in "
-        f"{len(race.with_decay)} steps, without it to {undecayed:.3g}; decay contributes {race.dominance:.2g} times as "
+        f"{len(race.with_decay)} steps, without it to {undecayed:.3g}. Decay contributes {race.dominance:.2g} times as "
         "much to a step as the gradient.",
         where="optimizer",
         severity=severity,

@@ -61,7 +61,7 @@ def exploding_gradients(
 def _remedies() -> tuple[Remedy, ...]:
     return (
         Remedy(
-            "Re-initialize for the fan-in.",
+            "Re-initialize the weights for their fan-in.",
             "nn.init.kaiming_normal_(layer.weight)",
             Patch("reinitialise", {"gain": "relu"}),
         ),

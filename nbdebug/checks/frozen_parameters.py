@@ -86,7 +86,7 @@ def _finding(group: Sequence[ParameterReach], severity: str, where: str, says: s
         },
         remedies=(
             Remedy(
-                "Unfreeze it.",
+                "Unfreeze the parameters.",
                 f"{in_code(where)}.requires_grad_(True)",
                 Patch("unfreeze", {"parameters": [p.name for p in group]}),
             ),

@@ -72,7 +72,7 @@ def _finding(off_scale: Sequence[WeightFacts], start: RescaledStart, threshold: 
     worst = max(off_scale, key=lambda w: abs(math.log(w.excess)))
     first = off_scale[0]
     expected = math.sqrt(worst.low * worst.high)
-    others = f" (and {len(off_scale) - 1} more layers)" if len(off_scale) > 1 else ""
+    others = f" (and {len(off_scale) - 1} more layer{'s' * (len(off_scale) > 2)})" if len(off_scale) > 1 else ""
     return Finding(
         f"The weights of `{worst.path}`{others} have a standard deviation of {worst.std:.3g}; about {expected:.2g} is "
         f"expected for fan-in {worst.fan_in}. Rescaled, the loss after {len(start.rescaled)} steps is "
@@ -89,7 +89,7 @@ def _finding(off_scale: Sequence[WeightFacts], start: RescaledStart, threshold: 
         },
         remedies=(
             Remedy(
-                "Re-initialize for the fan-in.",
+                "Re-initialize the weights for their fan-in.",
                 f"nn.init.kaiming_normal_({in_code(first.path)}.{first.name})",
                 Patch("reinitialise", {"paths": [w.path for w in off_scale]}),
             ),

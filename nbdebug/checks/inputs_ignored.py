@@ -30,7 +30,7 @@ def inputs_ignored(influence: InputInfluence, *, steps: float = 0.5) -> Iterator
         if part.part == "step" and len(part.indices) <= steps * part.of:
             continue  # a window may exclude the end of a sequence
         yield Finding(
-            f"{_named(part)} no effect: permuting {'it' if not part.indices else 'them'} across samples changes "
+            f"{_named(part)} no effect: permuting {'them' if len(part.indices) > 1 else 'it'} across samples changes "
             f"neither outputs nor loss in {influence.batches} batches.",
             where=part.key,
             severity=_severity(part, influence),
@@ -49,7 +49,8 @@ def _named(part: IgnoredPart) -> str:
     if not part.indices:
         return f"The input `{part.key}` has"
     some = ", ".join(map(str, part.indices[:5])) + (", …" if len(part.indices) > 5 else "")
-    return f"{len(part.indices)} of {part.of} {part.part}s of `{part.key}` ({some}) have"
+    verb = "have" if len(part.indices) > 1 else "has"
+    return f"{len(part.indices)} of {part.of} {part.part}s of `{part.key}` ({some}) {verb}"
 
 
 def _severity(part: IgnoredPart, influence: InputInfluence) -> Severity:

@@ -81,11 +81,12 @@ def _outside(sweep: LoaderSweep, labels: LabelTrials, evidence: dict[str, object
     wraps = next((trial for trial in bad if trial.verdict == "wrapped"), None)
     given = sweep.labels.get(labels.name)
     invalid = np.isin(given, [trial.value for trial in bad]) if given is not None else np.zeros(0, bool)
-    says = f"The labels {values} are outside the {labels.classes} classes 0 … {labels.classes - 1}"
+    subject = f"The label {values} is" if len(bad) == 1 else f"The labels {values} are"
+    says = f"{subject} outside the {labels.classes} classes 0 … {labels.classes - 1}"
     if given is not None and invalid.any():
         says += f" ({int(invalid.sum())} of {sweep.seen} samples, first: sample {sweep.indices[invalid][0]})"
     if from_one:
-        says += "; they start at 1"
+        says += "; labels start at 1"
     elif wraps is not None:
         says += f"; the loss treats {wraps.value:g} as class {wraps.same_as}"
     shift = Remedy(

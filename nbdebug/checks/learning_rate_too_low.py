@@ -39,8 +39,8 @@ def learning_rate_too_low(
     if works.first - works.last < gain * max(own.first - own.last, 0.0):
         return
     yield Finding(
-        f"At learning rate {trials.rate:g} one step changes the weights by only {trials.update_ratio:.1e} (relative); "
-        f"in {trials.steps} steps the loss on one batch goes from {own.first:.3g} to {own.last:.3g}, at "
+        f"At learning rate {trials.rate:g} one step changes the weights by only {trials.update_ratio:.1e} (relative). "
+        f"In {trials.steps} steps the loss on one batch goes from {own.first:.3g} to {own.last:.3g}, at "
         f"{works.learning_rate:g} to {works.last:.3g}.",
         where="optimizer",
         severity="suspect",

@@ -32,14 +32,14 @@ def loading_bottleneck(
     waiting = run.loading_seconds / max(run.workers, 1)
     part = waiting / max(waiting + run.training_seconds, 1e-9)
     if part > share and waiting > (noticed if run.place else seconds):
-        gap = (
-            f"between a step and the next forward pass ({run.loading_seconds:.2g} s per batch, in the loader or other "
-            "code of your loop)"
+        gap, code = (
+            ("between a step and the next forward pass", "in the loader or other code of your loop")
             if run.place
-            else f"on data loading ({run.loading_seconds:.2g} s per batch, workers: {run.workers})"
+            else ("on data loading", f"to load with {run.workers} workers")
         )
         yield Finding(
-            f"{part:.0%} of the time is spent {gap}; forward, backward and step take {run.training_seconds:.2g} s.",
+            f"{part:.0%} of the time is spent {gap}: {run.loading_seconds:.2g} s per batch {code}, "
+            f"{run.training_seconds:.2g} s to train on it.",
             where="loader",
             severity="suspect" if waiting > seconds else "note",
             evidence={
