@@ -34,7 +34,7 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
     """Give the loss labels from outside of its classes, and see what it does with each."""
     sweep.require()
     if len(sweep.targets) != 1:
-        raise NotApplicable("the batch has no target of its own, or several")
+        raise NotApplicable("the batch has no separate target, or several")
     part, batch = sweep.targets[0], twin.batch().head(SAMPLES)
     target = next(iter(batch.targets.values()))
     try:

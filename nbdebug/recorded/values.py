@@ -85,7 +85,7 @@ def unit_activity_recorded(recording: Recording) -> UnitActivity:
     owners = {parameter.layer for parameter in recording.parameters.values()}
     layers = [layer for layer in recording.layers.values() if layer.path not in owners and len(layer.zeros) >= LOOKS]
     if not layers and not recording.silent:
-        raise NotApplicable(f"no activation was looked at {LOOKS} times")
+        raise NotApplicable(f"no activation was recorded {LOOKS} times")
     facts = [_of_silent(one) for one in recording.silent]
     dead = {one.path for one in recording.silent if one.dead == one.units}
     after_dead = False  # what comes behind a dead layer gives zeros as well
