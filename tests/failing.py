@@ -37,18 +37,18 @@ class Failure:
 
 FAILURES = (
     Failure(
-        "shape", "model(torch.randn(6, 5))", ("fails in body (Linear)", "(6, 5) float32", "in_features=5 (it is 4)")
+        "shape", "model(torch.randn(6, 5))", ("fails in `body` (Linear)", "(6, 5) float32", "in_features=5 (it is 4)")
     ),
     Failure(
         "device",
         "model(x.to('meta'))",  # the one device besides the CPU that every machine has
-        ("fails in body (Linear)", "parameters are on cpu, and it received values on meta", "x.to(device)"),
+        ("fails in `body` (Linear)", "parameters are on cpu, and it received values on meta", "x.to(device)"),
     ),
-    Failure("dtype", "model(x.double())", ("fails in body (Linear)", "(6, 4) float64", "What would fit: x.float()")),
+    Failure("dtype", "model(x.double())", ("fails in `body` (Linear)", "(6, 4) float64", "Possible fix: x.float()")),
     Failure(
         "label",
         "nn.functional.cross_entropy(model(x), y + 1)",
-        ("The loss fails in loss_fn (cross_entropy)", "labels go from 1 to 3", "(6, 3)", "target - 1"),
+        ("The loss fails in `loss_fn` (cross_entropy)", "labels range from 1 to 3", "(6, 3)", "target - 1"),
     ),
     Failure(
         "in-place",

@@ -1,4 +1,4 @@
-"""A layer too small for the answer."""
+"""A layer too narrow for the prediction task."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ __all__ = ["bottleneck_too_narrow"]
 def bottleneck_too_narrow(
     cuts: InformationCuts,
     *,
-    quality: float = 0.9,  # of one small batch; Full Stack Deep Learning: a sound model learns one by heart
-    single: float = 2.0,  # bits, or four classes: more do not stand in one row for a training to find
+    quality: float = 0.9,  # on one small batch; Full Stack Deep Learning: a correct model overfits one
+    single: float = 2.0,  # bits, or four classes: training does not separate more along one axis
 ) -> Iterator[Finding]:
-    """Everything has to pass through a layer that is too narrow to carry the answer.
+    """All information passes through a layer that is too narrow for the targets.
 
-    nbdebug exchanges the output of narrow layers between samples. Where the answers are exchanged with it, everything
-    the answer depends on flows through that layer. Then a copy is trained on one small batch, to see whether that is
-    enough.
+    nbdebug permutes the output of narrow layers across samples. Where the predictions are permuted with it, they depend
+    on that layer alone. Then a copy is trained on one small batch, to see whether its width is enough.
 
-    Why it matters: what a narrow layer loses no later layer can bring back. One number cannot tell ten classes apart in
-    any way that training would find.
+    Why it matters: later layers cannot recover what a narrow layer discards. A single value cannot separate ten classes
+    in a way that gradient descent finds.
 
-    What to try: make the layer named wider, at least as wide as the number of classes, or lead a connection past it.
-    Autoencoders and embeddings to look at are narrow on purpose.
+    What to try: make the layer named wider, at least as wide as the number of classes, or add a skip connection around
+    it. Autoencoders and embeddings for visualization are narrow on purpose.
     """
     for cut in sorted(cuts.cuts, key=lambda cut: cut.width)[:1]:
-        in_a_row = cuts.task == "classification" and cut.width == 1 and cut.needed > single
-        enough = (cuts.quality is None or cuts.quality >= quality) and not in_a_row
+        on_one_axis = cuts.task == "classification" and cut.width == 1 and cut.needed > single
+        enough = (cuts.quality is None or cuts.quality >= quality) and not on_one_axis
         learned = (
-            f" A copy trained on {cuts.samples} samples comes to {cuts.quality:.0%} {cuts.measure}."
+            f" A copy trained on {cuts.samples} samples reaches {cuts.quality:.0%} {cuts.measure}."
             if cuts.quality is not None
             else ""
         )
         yield Finding(
-            f"Everything passes through {cut.path}, which gives {cut.width} number{'s' * (cut.width > 1)} for "
+            f"All information passes through `{cut.path}`, which outputs {cut.width} value{'s' * (cut.width > 1)} for "
             f"{cut.reason}.{learned}",
             where=cut.path,
             severity="note" if enough or cuts.task == "reconstruction" else "suspect",
@@ -49,8 +48,12 @@ def bottleneck_too_narrow(
                 "needed": cut.needed,
                 "quality on one batch": cuts.quality if cuts.quality is not None else "not measured",
                 "threshold": quality,
-                "source": "37 reasons, 24; the logarithm of the number of classes, and what a short training reaches",
+                "source": "37 reasons, 24; log2 of the number of classes, and the result of a short training run",
             },
-            remedies=(Remedy("Widen it.", f"{in_code(cut.path, 'self')} = nn.Linear(…, {max(16, 4 * cut.width)})"),),
-            exhibit=Bars(("width", "needed"), (float(cut.width), cut.needed), title=cut.path),
+            remedies=(
+                Remedy(
+                    "Make the layer wider.", f"{in_code(cut.path, 'self')} = nn.Linear(…, {max(16, 4 * cut.width)})"
+                ),
+            ),
+            exhibit=Bars(("width", "required"), (float(cut.width), cut.needed), title=cut.path),
         )

@@ -1,4 +1,4 @@
-"""A model that sees what it must predict."""
+"""A sequence model that sees the future."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ __all__ = ["causal_leak"]
 
 @check(explains=("initial-loss-off", "loss-metric-disagree"))
 def causal_leak(future: FutureInfluence, *, influence: float = 1e-3) -> Iterator[Finding]:  # exactly 0 when masked
-    """A model that predicts the next step can see it.
+    """The model sees the future steps that it has to predict.
 
-    Where the targets are the inputs one step later, nbdebug changes the later part of the sequences and looks at what
-    the model says about the earlier part, in eval mode, module by module.
+    Where the targets are the inputs shifted by one step, nbdebug changes the later part of the sequences and compares
+    the outputs for the earlier part, in eval mode, module by module.
 
-    Why it matters: the loss falls quickly to almost nothing, because the answer is among the inputs. When the model is
-    used to continue a sequence there is no answer to copy, and it gives nonsense.
+    Why it matters: the loss quickly falls to almost zero, because the target is part of the input. At generation time
+    there is no target to copy, and the outputs are useless.
 
-    What to try: mask the future in the attention named (is_causal, an upper-triangular mask), pad convolutions on the
-    left only, use recurrent layers in one direction; shift the targets by one step.
+    What to try: mask future positions in the attention named (is_causal, an upper-triangular mask), pad convolutions on
+    the left only, use unidirectional recurrent layers; shift the targets by one step.
     """
     if future.unshifted:
         yield Finding(
-            f"The targets are the inputs themselves ({future.agreement:.0%} of {future.key} agree), not the next step; "
-            "the model sees no future, so it has to copy what it is given.",
+            f"The targets equal the inputs ({future.agreement:.0%} of `{future.key}` agree) instead of the next step, "
+            "so the causal model only learns to copy its input.",
             where=future.key,
             severity="suspect",
-            evidence={"agreement": future.agreement, "threshold": 0.95, "source": "a next step is not the step itself"},
+            evidence={
+                "agreement": future.agreement,
+                "threshold": 0.95,
+                "source": "next-step targets are shifted by one step",
+            },
             remedies=(Remedy("Shift the targets by one step.", "inputs, targets = tokens[:, :-1], tokens[:, 1:]"),),
         )
         return
@@ -39,19 +43,19 @@ def causal_leak(future: FutureInfluence, *, influence: float = 1e-3) -> Iterator
     if future.influence <= threshold:
         return
     yield Finding(
-        f"Changing only later steps of {future.key} changes what is said about earlier ones by up to "
-        f"{future.influence:.1%} of its size, first {future.place or 'in the model'}; the targets are the next steps "
+        f"The model is not causal: changing later steps of `{future.key}` changes earlier outputs by up to "
+        f"{future.influence:.1%}, first {future.place or 'in the model'}. The targets are the next steps "
         f"({future.agreement:.0%} agree).",
         where=future.first or "model",
         evidence={
             "influence": future.influence,
             "noise": future.noise,
             "threshold": threshold,
-            "source": "behind a causal mask the influence of the future is exactly 0",
+            "source": "exactly 0 with a causal mask",
         },
         remedies=(
-            Remedy("Mask the future.", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"),
-            Remedy("Pad a convolution on the left only.", "F.pad(x, (kernel_size - 1, 0))"),
+            Remedy("Apply a causal mask.", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"),
+            Remedy("Pad convolutions on the left only.", "F.pad(x, (kernel_size - 1, 0))"),
         ),
-        exhibit=Bars(("changed by the future", "changed by repeating"), (future.influence, future.noise), log=True),
+        exhibit=Bars(("future changed", "same input again"), (future.influence, future.noise), log=True),
     )

@@ -13,14 +13,14 @@ from nbdebug.registry import check
 __all__ = ["clamped_output"]
 
 SCORES = ("softmax", "differences", "logistic")
-CUT = ("softmax", "probabilities")  # losses that nothing at the bound can learn from: it has no slope
+CLIPPED = ("softmax", "probabilities")  # losses whose gradient does not pass an activation that is clipped at its bound
 REMEDY = Remedy(
-    "Let the last layer be linear: no activation behind it.",
+    "Remove the activation after the last layer.",
     "return self.head(hidden)",
     Patch("drop-last-activation"),
 )
 SIGMOID = Remedy(
-    "A sigmoid in its place: it keeps to 0…1 as well, and has a slope everywhere.",
+    "Use a sigmoid instead: it stays in 0…1 as well, and its gradient is never zero.",
     "return self.head(hidden).sigmoid()",
     Patch("drop-last-activation", {"instead": "sigmoid"}),
 )
@@ -40,49 +40,49 @@ def clamped_output(
     response: LossResponse,
     *,
     unreachable: float = 0.02,  # share of targets; a few outliers beyond a physical bound are legitimate
-    shortfall: float = 0.1,  # of the way from guessing to a perfect loss; tanh before two classes gives 0.18
-    clipped: float = 0.1,  # share of outputs exactly at the bound; a ReLU without training gives 0.5
-    one_sided: float = 0.9,  # of the outputs; a ReLU gives 1, one with a pooling behind it far less
+    shortfall: float = 0.1,  # of the gap between chance level and a perfect loss; tanh before two classes gives 0.18
+    clipped: float = 0.1,  # share of outputs exactly at the bound; an untrained ReLU gives 0.5
+    one_sided: float = 0.9,  # of the outputs; a ReLU gives 1, one followed by pooling far less
 ) -> Iterator[Finding]:
-    """The last activation keeps the outputs from where the loss wants them.
+    """The last activation keeps the outputs from reaching the targets.
 
-    nbdebug scales the last layer up and down to see which values the outputs can take at all, reads off the gradient
-    which values the loss pulls them to, and compares.
+    nbdebug scales the last layer up and down to find the range of the outputs, reads from the gradient which values the
+    loss pulls them toward, and compares the two.
 
-    Why it matters: a ReLU in front of a regression cannot give a negative number, a sigmoid none above 1, and a
-    tanh in front of cross-entropy can never be certain. The model cannot fit however long it trains.
+    Why it matters: a ReLU before a regression loss cannot output a negative number, a sigmoid none above 1, and a tanh
+    before cross-entropy can never be confident. The model cannot fit the targets however long it trains.
 
-    What to try: remove the activation behind the last layer, or scale the targets into its range. Where the loss takes
-    probabilities, put a sigmoid or a softmax in place of what cuts them off.
+    What to try: remove the activation after the last layer, or scale the targets into its range. Where the loss expects
+    probabilities, replace the activation that clips them with a sigmoid or a softmax.
     """
     heads = [head for head in response.heads if head.family in (*SCORES, "probabilities", "squared", "distance")]
     if not heads:
-        raise NotApplicable("the loss has no value that it pulls the outputs to")
+        raise NotApplicable("the loss does not pull the outputs toward a value")
     for head in heads:
         if head.family in ("squared", "distance"):
             if head.unreachable > unreachable and (head.is_compared or head.family == "squared"):
                 yield _out_of_range(response, head, unreachable)
-        elif head.family in SCORES and _is_held(head) and head.shortfall > shortfall:
-            yield _cannot_be_certain(response, head, shortfall)
-        elif head.low == 0 and head.clipped > clipped and head.one_sided > one_sided and _loses(head, shortfall):
-            yield _cut_off(response, head, clipped)
+        elif head.family in SCORES and _is_bounded(head) and head.shortfall > shortfall:
+            yield _bounded_logits(response, head, shortfall)
+        elif head.low == 0 and head.clipped > clipped and head.one_sided > one_sided and _limits_loss(head, shortfall):
+            yield _clipped(response, head, clipped)
 
 
-def _is_held(head: HeadResponse) -> bool:
-    """Whether the outputs have bounds, and none of the checks with a more exact name speaks about them."""
+def _is_bounded(head: HeadResponse) -> bool:
+    """Return whether the outputs are bounded and no more specific check covers them."""
     return head.is_bounded and not head.over and not (head.family == "logistic" and head.is_unit_interval)
 
 
-def _loses(head: HeadResponse, shortfall: float) -> bool:
-    """Whether the loss suffers from scores that are never negative: a sigmoid of them never says no."""
-    return head.family in CUT or (head.family == "logistic" and not head.over and head.shortfall > shortfall)
+def _limits_loss(head: HeadResponse, shortfall: float) -> bool:
+    """Return whether non-negative scores limit the loss: their sigmoid never falls below 0.5."""
+    return head.family in CLIPPED or (head.family == "logistic" and not head.over and head.shortfall > shortfall)
 
 
 def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float) -> Finding:
     return Finding(
-        f"The outputs of {head.place} ({head.module}) stay between {head.low:.3g} and {head.high:.3g} whatever its "
-        f"weights, but the targets go from {head.wanted_low:.3g} to {head.wanted_high:.3g}: {head.unreachable:.0%} of "
-        "them are out of reach.",
+        f"{head.unreachable:.0%} of the targets are out of range: `{head.place}` ({head.module}) can only output "
+        f"{head.low:.3g} to {head.high:.3g}, but the targets range from {head.wanted_low:.3g} to "
+        f"{head.wanted_high:.3g}.",
         where=head.place,
         severity="bug" if head.unreachable > 2 * unreachable and not response.assumed else "suspect",
         evidence={
@@ -94,15 +94,15 @@ def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float
             "threshold": unreachable,
             "source": "Full Stack Deep Learning, lecture 7",
         },
-        remedies=(REMEDY, Remedy("Or scale the targets into the range.", "y = (y - y.mean()) / y.std()")),
+        remedies=(REMEDY, Remedy("Scale the targets into the output range.", "y = (y - y.mean()) / y.std()")),
     )
 
 
-def _cannot_be_certain(response: LossResponse, head: HeadResponse, shortfall: float) -> Finding:
+def _bounded_logits(response: LossResponse, head: HeadResponse, shortfall: float) -> Finding:
     best, chance = head.reachable or 0.0, head.chance or 0.0
     return Finding(
-        f"The outputs of {head.place} ({head.module}) stay between {head.low:.3g} and {head.high:.3g} whatever its "
-        f"weights, so {response.named} cannot fall below {best:.3g} (guessing: {chance:.3g}).",
+        f"`{head.place}` ({head.module}) can only output {head.low:.3g} to {head.high:.3g}, so {response.named} can "
+        f"never fall below {best:.3g} (chance level {chance:.3g}).",
         where=head.place,
         severity="suspect" if response.assumed or head.family == "differences" else "bug",
         evidence={
@@ -112,21 +112,23 @@ def _cannot_be_certain(response: LossResponse, head: HeadResponse, shortfall: fl
             "threshold": shortfall,
             "source": "Full Stack Deep Learning, lecture 7",
         },
-        remedies=(REMEDY, Remedy("Cosines need a temperature.", "logits = cosine * 20")),
-        exhibit=Bars(("guessing", "best within bounds", "best free"), (chance, best, head.floor or 0.0), unit="loss"),
+        remedies=(REMEDY, Remedy("Scale cosine similarities with a temperature.", "logits = cosine * 20")),
+        exhibit=Bars(
+            ("chance level", "best in range", "best unbounded"), (chance, best, head.floor or 0.0), unit="loss"
+        ),
     )
 
 
-def _cut_off(response: LossResponse, head: HeadResponse, clipped: float) -> Finding:
+def _clipped(response: LossResponse, head: HeadResponse, clipped: float) -> Finding:
     return Finding(
-        f"The scores of {head.place} ({head.module}) are cut off at 0, where {head.clipped:.0%} of them sit: no "
-        f"gradient of {response.named} passes there.",
+        f"`{head.place}` ({head.module}) clips the scores at 0: {head.clipped:.0%} of them sit there, where "
+        f"{response.named} has no gradient.",
         where=head.place,
         severity="suspect",
         evidence={
             "share of scores at the bound": head.clipped,
             "threshold": clipped,
-            "source": "Full Stack Deep Learning, lecture 7: an activation behind the last layer",
+            "source": "Full Stack Deep Learning, lecture 7: an activation after the last layer",
         },
         remedies=(SIGMOID if head.family == "probabilities" else REMEDY,),
     )

@@ -1,4 +1,4 @@
-"""Inputs that say nothing."""
+"""Inputs that carry no information."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbdebug.registry import check
 
 __all__ = ["constant_inputs"]
 
-SOURCE = "37 reasons, 1: look at what the network receives"
+SOURCE = "37 reasons, 1: check what the network receives"
 
 
 @check(
@@ -23,17 +23,17 @@ SOURCE = "37 reasons, 1: look at what the network receives"
 def constant_inputs(
     sweep: LoaderSweep,
     *,
-    blank_share: float = 0.05,  # a twentieth of the data that answers nothing is worth a look
-    least: int = 16,  # fewer samples can be alike by chance
+    blank_share: float = 0.05,  # 5 % of the data without information is worth reporting
+    least: int = 16,  # fewer samples can be equal by coincidence
 ) -> Iterator[Finding]:
-    """The inputs are the same for every sample, or are one value all over.
+    """Inputs are identical for every sample, or a sample has the same value everywhere.
 
-    nbdebug looks for inputs in which no sample differs from another, for samples that are one value all over although
-    different answers are asked for them, and for columns that never change. A mask, a column of ones or a blank sample
-    that mostly belongs to one class is none of this.
+    nbdebug looks for inputs that are equal in all samples, for constant samples (the same value everywhere) that have
+    different targets, and for columns that never change. Masks, columns of ones and constant samples that mostly belong
+    to one class are not reported as problems.
 
-    Why it matters: what does not differ cannot tell anything. A file that was not found, a wrong path to a buffer or a
-    transform that overwrites its result often shows only here.
+    Why it matters: an input that does not vary carries no information. A file that was not found, a wrong path to a
+    buffer or a transform that overwrites its result often shows up only here.
 
     What to try: print a batch as the model receives it; follow one sample from its file through every transform.
     """
@@ -49,14 +49,14 @@ def constant_inputs(
 
 
 def _same_everywhere(part: PartFacts, sweep: LoaderSweep, alone: bool) -> Finding:
-    value = f"all {part.low:g}" if part.low == part.high else f"between {part.low:g} and {part.high:g}"
+    value = f"all {part.low:g}" if part.low == part.high else f"from {part.low:g} to {part.high:g}"
     picture = part.is_float and len(part.shape) >= 3
     return Finding(
-        f"The input {part.name} never differs in {sweep.says}: values {value}.",
+        f"The input `{part.name}` is identical in {sweep.says}: values {value}.",
         where=part.name,
         severity="bug" if alone else "suspect" if picture else "note",
         evidence={"lowest": part.low, "highest": part.high, "samples": part.samples, "threshold": 0, "source": SOURCE},
-        remedies=(Remedy("Follow one sample through the data set.", "print(loader.dataset[0], loader.dataset[1])"),),
+        remedies=(Remedy("Compare two samples of the dataset.", "print(loader.dataset[0], loader.dataset[1])"),),
     )
 
 
@@ -64,7 +64,7 @@ def _columns(part: PartFacts, sweep: LoaderSweep) -> Finding:
     columns = part.constant_columns or ()
     named = ", ".join(str(c) for c in columns[:8]) + (", …" if len(columns) > 8 else "")
     return Finding(
-        f"{len(columns)} of {part.width} columns of {part.name} never change in {sweep.says}: {named}.",
+        f"{len(columns)} of {part.width} columns of `{part.name}` are constant in {sweep.says}: {named}.",
         where=f"{part.name}[:, {columns[0]}]",
         severity="note",
         evidence={"columns": list(columns[:50]), "of": part.width, "threshold": 0, "source": SOURCE},
@@ -73,25 +73,27 @@ def _columns(part: PartFacts, sweep: LoaderSweep) -> Finding:
 
 def _blank_samples(sweep: LoaderSweep, blank_share: float) -> Iterator[Finding]:
     share, which = float(sweep.blank.mean()), sweep.indices[sweep.blank]
-    answers = {name: np.unique(labels[sweep.blank]) for name, labels in sweep.labels.items()}
+    targets = {name: np.unique(labels[sweep.blank]) for name, labels in sweep.labels.items()}
     contradictory = [
-        name for name, found in answers.items() if len(found) > 1 and not _tells(sweep.labels[name], sweep.blank)
+        name
+        for name, found in targets.items()
+        if len(found) > 1 and not _share_a_target(sweep.labels[name], sweep.blank)
     ]
     yield Finding(
-        f"{int(sweep.blank.sum())} of {sweep.seen} samples are one value all over"
-        + (f", and {len(answers[contradictory[0]])} different answers are asked for them" if contradictory else "")
-        + f"; the first is sample {which[0]}.",
+        f"{int(sweep.blank.sum())} of {sweep.seen} samples have the same value everywhere"
+        + (f", but {len(targets[contradictory[0]])} different targets" if contradictory else "")
+        + f" (first: sample {which[0]}).",
         where=sweep.inputs[0].name,
         severity="suspect" if contradictory else "note",
         evidence={"share": share, "first samples": which[:10].tolist(), "threshold": blank_share, "source": SOURCE},
-        remedies=(Remedy("Look at one of them.", f"loader.dataset[{which[0]}]"),),
+        remedies=(Remedy("Inspect one of them.", f"loader.dataset[{which[0]}]"),),
     )
 
 
-def _tells(labels: np.ndarray, blank: np.ndarray, p: float = 1e-3) -> bool:
-    """Whether most of the samples that are one value all over have one answer, and more of them than by chance.
+def _share_a_target(labels: np.ndarray, blank: np.ndarray, p: float = 1e-3) -> bool:
+    """Return whether most constant samples share one target, and more of them than by chance.
 
-    A text of one word said again and again is such a sample, and no sample that was lost.
+    A text that repeats one word is such a sample, and not a loading error.
     """
     values, counts = np.unique(labels[blank], return_counts=True)
     size, hits = int(counts.sum()), int(counts.max())

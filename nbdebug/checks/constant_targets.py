@@ -1,4 +1,4 @@
-"""Nothing to learn."""
+"""Targets that never vary."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def constant_targets(
     sweep: LoaderSweep,
     use: TargetInfluence | None,
     *,
-    least: int = 20,  # samples; fewer can be alike by chance
+    least: int = 20,  # samples; fewer can be equal by coincidence
 ) -> Iterator[Finding]:
     """Every sample has the same target.
 
-    nbdebug compares the targets of samples from all over the data set. A target that the loss does not look at may be
-    anything.
+    nbdebug compares the targets of samples from across the dataset. A target that does not affect the loss may have any
+    value.
 
-    Why it matters: a bias alone learns it. The loss falls to zero, the accuracy is perfect, and the model knows
+    Why it matters: a bias alone fits it. The loss falls to zero, the accuracy is perfect, and the model has learned
     nothing.
 
     What to try: follow one label from its file into the batch; look for a filter that left one class, a column that was
-    overwritten, or a label that is computed before the data are read.
+    overwritten, or a label that is computed before the data is loaded.
     """
     sweep.require(least)
     if not sweep.targets:
-        raise NotApplicable("there is no target of its own")
+        raise NotApplicable("the batch has no separate target")
     influence = {u.name: u.influence for u in use.uses} if use is not None else {}
     for part in sweep.targets:
         if part.samples < least or part.bad:
@@ -42,18 +42,18 @@ def constant_targets(
         if not part.varies:
             ignored = influence.get(part.name) == 0
             yield Finding(
-                f"The target {part.name} never differs in {sweep.says}"
+                f"The target `{part.name}` is identical in {sweep.says}"
                 + (f": it is {part.low:g}." if part.low == part.high else ".")
-                + (" The loss does not look at it." if ignored else ""),
+                + (" It does not affect the loss." if ignored else ""),
                 where=part.name,
                 severity="note" if ignored else "bug",
                 evidence=evidence,
-                remedies=(Remedy("Look at the labels.", "print([loader.dataset[i][1] for i in range(20)])"),),
+                remedies=(Remedy("Print some labels.", "print([loader.dataset[i][1] for i in range(20)])"),),
             )
         elif part.constant_columns and len(part.shape) == 1 and part.width > 1:
             named = ", ".join(str(c) for c in part.constant_columns[:8])
             yield Finding(
-                f"{len(part.constant_columns)} of {part.width} columns of the target {part.name} never differ in "
+                f"{len(part.constant_columns)} of {part.width} columns of the target `{part.name}` are constant in "
                 f"{sweep.says}: {named}.",
                 where=f"{part.name}[:, {part.constant_columns[0]}]",
                 severity="note",

@@ -1,4 +1,4 @@
-"""Units that never fire."""
+"""Units that output zero for every sample."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def dead_units(
     activity: UnitActivity,
     *,
     share: float = 0.5,  # SageMaker Debugger: more than half of a layer
-    surprise: float = 1e-3,  # chance that as many units are dead when every other one is
-    least_samples: int = 64,  # fewer tell little, unless they are all there is
-    nearly_all: float = 0.9,  # of a layer: too many also where the rest is enough to learn
+    surprise: float = 1e-3,  # probability of as many dead units if half of them are dead by chance
+    least_samples: int = 64,  # fewer are not enough, unless they are the whole dataset
+    nearly_all: float = 0.9,  # of a layer: too many even if the rest still learns
 ) -> Iterator[Finding]:
-    """Most units of a layer are zero for every sample.
+    """Most units of a layer output zero for every sample.
 
-    nbdebug runs many batches in eval mode and looks at what goes into and comes out of every activation. A unit is
-    dead when what goes in is never positive and what comes out is always zero. Sparse layers, in which every unit
-    fires now and then, are healthy. In a training that it watches, a unit is dead that gets no gradient and is never
-    positive, step after step, in a layer where all others with a gradient are; while the loss falls all the same, that
-    is a note unless it is nearly the whole layer.
+    nbdebug runs many batches in eval mode and records the input and output of every activation. A unit is dead if its
+    input is never positive and its output is always zero. Sparse layers, in which every unit is active for some
+    samples, are fine. In a training run that it watches, a unit is dead if it gets no gradient and is never positive,
+    step after step, in a layer whose units with a gradient all are; while the loss still falls, that is a note unless
+    it is nearly the whole layer.
 
-    Why it matters: a dead unit has no gradient, so it stays dead. A layer of dead units passes nothing on, and
-    everything before it stops learning.
+    Why it matters: a dead unit has zero gradient, so it stays dead. A layer of dead units outputs only zeros, and all
+    layers before it stop learning.
 
-    What to try: look for a large negative bias, weights or a learning rate that are too large, and inputs that are
-    not normalised; LeakyReLU or GELU keep a gradient alive below zero.
+    What to try: look for a large negative bias, weights or a learning rate that are too large, and unnormalized inputs;
+    LeakyReLU or GELU have a nonzero gradient below zero.
     """
     if activity.samples < least_samples and not activity.all_seen:
         return
     for layer in activity.layers:
-        if layer.dead == layer.units or (layer.dead > share * layer.units and _chance(layer) < surprise):
+        if layer.dead == layer.units or (layer.dead > share * layer.units and _probability(layer) < surprise):
             yield _finding(layer, activity, share, nearly_all)
 
 
-def _chance(layer: UnitFacts) -> float:
-    """Give how likely it is that so many units are dead when a coin decides: a common sign of all inputs does that."""
+def _probability(layer: UnitFacts) -> float:
+    """Return the probability of so many dead units if each is dead with p = 0.5, as inputs of a common sign cause."""
     if layer.units <= 512:
         ways = sum(math.comb(layer.units, k) for k in range(layer.dead, layer.units + 1))
         return float(ways / 2**layer.units)
@@ -61,14 +61,13 @@ def _chance(layer: UnitFacts) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-def _says(layer: UnitFacts, activity: UnitActivity) -> str:
-    if math.isnan(layer.low):  # what goes into the activation was not seen
-        looks = f"{activity.samples} {activity.unit}"
-        return f"{layer.path} ({layer.activation}) gave nothing but zeros in all of the last {looks}."
+def _message(layer: UnitFacts, activity: UnitActivity) -> str:
+    if math.isnan(layer.low):  # the input of the activation was not recorded
+        return f"`{layer.path}` ({layer.activation}) output only zeros in the last {activity.samples} {activity.unit}."
     seen = f"{activity.samples} {activity.unit}" if layer.samples is None else f"{layer.samples} samples"
     return (
-        f"{layer.dead} of the {layer.units} units of {layer.path} are zero for all of {seen}: what reaches their "
-        f"activation ({layer.activation}) lies between {layer.low:.3g} and {layer.high:.3g}."
+        f"{layer.dead} of {layer.units} units in `{layer.path}` are dead: they output zero for all {seen} "
+        f"(pre-activations {layer.low:.3g} to {layer.high:.3g}, activation: {layer.activation})."
     )
 
 
@@ -81,7 +80,7 @@ def _severity(layer: UnitFacts, activity: UnitActivity, nearly_all: float) -> Se
 
 def _finding(layer: UnitFacts, activity: UnitActivity, share: float, nearly_all: float) -> Finding:
     return Finding(
-        _says(layer, activity),
+        _message(layer, activity),
         where=layer.path,
         severity=_severity(layer, activity, nearly_all),
         evidence={
@@ -93,17 +92,17 @@ def _finding(layer: UnitFacts, activity: UnitActivity, share: float, nearly_all:
         },
         remedies=(
             Remedy(
-                "Start the bias at zero.",
+                "Initialize the bias to zero.",
                 f"nn.init.zeros_({in_code(layer.path)}.bias)",
                 Patch("zero-bias", {"path": layer.path}),
             ),
-            Remedy("Use an activation that never is quite silent.", "nn.LeakyReLU(0.01)", Patch("leaky-activations")),
-            Remedy("Draw the weights anew by their fan.", "layer.reset_parameters()", Patch("reinitialise")),
+            Remedy("Use an activation with a gradient below zero.", "nn.LeakyReLU(0.01)", Patch("leaky-activations")),
+            Remedy("Re-initialize the weights.", "layer.reset_parameters()", Patch("reinitialise")),
         ),
         exhibit=Bars(
             tuple(la.path for la in activity.layers),
             tuple(la.dead / la.units for la in activity.layers),
-            title="Share of dead units",
+            title="Fraction of dead units",
             band=(0.0, share),
         ),
     )

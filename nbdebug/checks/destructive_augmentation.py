@@ -17,40 +17,39 @@ __all__ = ["destructive_augmentation"]
 def destructive_augmentation(
     augmentation: Augmentation,
     *,
-    times_chance: float = 2.5,  # a judgement: nearly what guessing gives
+    times_chance: float = 2.5,  # heuristic: almost chance level
     p_value: float = 0.001,
-    kept: float = 0.15,  # a judgement: of what simple models know of the class of clean samples
+    kept: float = 0.15,  # heuristic: fraction of what simple models predict on clean samples
 ) -> Iterator[Finding]:
-    """Augmentation changes samples so much that they cannot be told apart any more.
+    """Augmentation destroys the information in the samples.
 
-    nbdebug reads some samples many times, each time with other random numbers, and tries to recognise which sample a
-    reading comes from by the other readings. Where clean samples are at hand, as a validation set has them, it also
-    compares how well simple models predict the class of either.
+    nbdebug reads some samples many times with different random seeds and tries to identify which sample an augmented
+    version comes from. Where clean samples are available, as in a validation set, it also compares how well simple
+    models predict the class of clean and of augmented samples.
 
-    Why it matters: augmentation should change what does not matter and keep what does. If nothing of the sample is
-    left, the label has nothing to do with the input and there is nothing to learn.
+    Why it matters: augmentation should change what is irrelevant and keep what determines the label. If nothing of the
+    sample is left, the label is unrelated to the input and there is nothing to learn.
 
-    What to try: show a batch as the network receives it; weaken noise, crops, erasing and colour changes one by one;
+    What to try: display a batch as the network receives it; weaken noise, crops, erasing and color changes one by one;
     train once without augmentation.
     """
     if augmentation.samples < 8:
-        raise NotApplicable(f"only {augmentation.samples} samples: too few to tell recognition from guessing")
+        raise NotApplicable(f"only {augmentation.samples} samples: too few to compare with chance level")
     if augmentation.p > p_value or augmentation.upper < times_chance * augmentation.chance:
         above = augmentation.recognised / augmentation.chance
         yield _finding(
-            f"From one augmented reading, the sample it comes from is recognised in {augmentation.recognised:.1%} of "
-            f"{augmentation.samples * augmentation.readings} cases among {augmentation.samples}; guessing gives "
-            f"{augmentation.chance:.1%}.",
+            f"Only {augmentation.recognised:.1%} of {augmentation.samples * augmentation.readings} augmented versions "
+            f"can be matched to their sample among {augmentation.samples} (chance level {augmentation.chance:.1%}).",
             "bug" if above < 0.6 * times_chance else "suspect",
             augmentation,
             p_value,
-            Bars(("recognised", "guessing"), (augmentation.recognised, augmentation.chance)),
+            Bars(("identified", "chance level"), (augmentation.recognised, augmentation.chance)),
         )
     elif _class_is_lost(augmentation, kept):
         clean = augmentation.clean_gain or 0.0
         yield _finding(
-            f"Simple models go {clean:.0%} of the way from chance to perfect in predicting the class of clean samples, "
-            f"and {max(augmentation.gain, 0):.0%} for augmented ones.",
+            f"Simple models close {clean:.0%} of the gap between chance and perfect accuracy on clean samples, but "
+            f"only {max(augmentation.gain, 0):.0%} on augmented ones.",
             "suspect",
             augmentation,
             kept,
@@ -77,11 +76,11 @@ def _finding(says: str, severity: Severity, augmentation: Augmentation, limit: f
             "gain on clean samples": augmentation.clean_gain,
             "gain on augmented samples": augmentation.gain,
             "threshold": limit,
-            "source": "37 reasons, 13; binomial test against guessing, simple models by cross-validation",
+            "source": "37 reasons, 13; binomial test against chance, cross-validation of simple models",
         },
         remedies=(
-            Remedy("Look at what the network receives.", "print(next(iter(loader)))"),
-            Remedy("Weaken the augmentation until a person can name the label again."),
+            Remedy("Print a batch as the network receives it.", "print(next(iter(loader)))"),
+            Remedy("Weaken the augmentation until a person can tell the label again."),
         ),
         exhibit=exhibit,
     )

@@ -1,4 +1,4 @@
-"""The same sample many times."""
+"""Duplicate samples in the dataset."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["duplicate_samples"]
 def duplicate_samples(
     sweep: LoaderSweep,
     *,
-    copies: float = 0.1,  # a copy for every tenth sample: enough to shift what is learned
-    pairs: int = 5,  # equal pairs seen, below which the estimate is worth nothing
-    apart: int = 4,  # places in which samples that are not copies differ at least, as a rule
+    copies: float = 0.1,  # one copy per ten samples: enough to bias training
+    pairs: int = 5,  # equal pairs; the estimate is unreliable with fewer
+    apart: int = 4,  # minimum number of values in which distinct samples usually differ
 ) -> Iterator[Finding]:
-    """The data set holds the same samples many times.
+    """The dataset contains many duplicate samples.
 
-    nbdebug compares digests of the inputs of samples with different indices and estimates from the equal pairs how many
-    copies a sample has in the whole data set. Tables of few and discrete columns and short texts repeat honestly; so
-    this counts only where those that repeat differ from all others in many places, or in a column that is almost never
-    the same.
+    nbdebug compares hashes of the inputs of samples with different indices and estimates from the equal pairs how many
+    copies a sample has in the whole dataset. Tables with few discrete columns and short texts have legitimate
+    duplicates; so this counts only where repeated samples differ from all others in many values, or in a column that is
+    almost always unique.
 
-    Why it matters: copies weigh more than other samples, and once the data are split they are in the training and in
-    the validation set alike, so that the validation error is too good.
+    Why it matters: duplicates get more weight than other samples, and after a random split they are in both the
+    training and the validation set, so the validation error is too low.
 
-    What to try: drop duplicates before splitting. If rare classes were repeated on purpose, use a weighted sampler
-    instead, and split first.
+    What to try: drop duplicates before splitting. To oversample rare classes, use a weighted sampler instead, and split
+    first.
     """
     sweep.require(32)
     if sweep.keys is None:
-        raise NotApplicable("the inputs are not tensors with one row for each sample")
+        raise NotApplicable("the inputs are not tensors with one row per sample")
     _, first = np.unique(sweep.indices, return_index=True)
     keys = sweep.keys[first]
     values, counts = np.unique(keys, return_counts=True)
@@ -48,12 +48,12 @@ def duplicate_samples(
     each = equal / (len(keys) * (len(keys) - 1) / 2) * (total - 1)
     repeated = int((counts > 1).sum())
     doubled = sweep.indices[first][np.isin(keys, values[counts > 1])]
-    alarming = each >= copies and equal >= pairs and not _is_oversampling(sweep, first, keys)
+    is_suspicious = each >= copies and equal >= pairs and not _is_oversampling(sweep, first, keys)
     yield Finding(
-        f"{repeated} samples occur more than once among {sweep.says}; a sample has about {each:.2g} copies in the "
-        f"whole data set.",
+        f"{repeated} samples occur more than once in {sweep.says} (copies per sample in the whole dataset: about "
+        f"{each:.2g}).",
         where=sweep.inputs[0].name,
-        severity="suspect" if alarming else "note",
+        severity="suspect" if is_suspicious else "note",
         evidence={
             "copies of a sample": each,
             "equal pairs": equal,
@@ -62,23 +62,23 @@ def duplicate_samples(
             "threshold": copies,
             "source": "debugging your ML models: look for duplicates",
         },
-        remedies=(Remedy("Drop copies before splitting.", "frame = frame.drop_duplicates()"),),
+        remedies=(Remedy("Drop duplicates before splitting.", "frame = frame.drop_duplicates()"),),
     )
 
 
 def _beyond_chance(sweep: LoaderSweep, apart: int) -> bool:
-    """Whether samples that are not equal differ so much that equality is no accident."""
-    return any(_tells_apart(part, apart) for part in sweep.inputs if len(part.rows) >= 16)
+    """Return whether distinct samples differ so much that equal ones are no coincidence."""
+    return any(_is_distinctive(part, apart) for part in sweep.inputs if len(part.rows) >= 16)
 
 
-def _tells_apart(part: PartFacts, apart: int) -> bool:
+def _is_distinctive(part: PartFacts, apart: int) -> bool:
     rows, counts = np.unique(part.rows, axis=0, return_counts=True)
     if len(rows) < 8:
         return False
-    order = np.argsort(counts <= 1, kind="stable")[:256]  # those that repeat first: it is about them
+    order = np.argsort(counts <= 1, kind="stable")[:256]  # repeated rows first: they are the ones to test
     rows, repeated = rows[order], counts[order] > 1
     if part.is_float and max(len(np.unique(column)) for column in rows.T) > 0.8 * len(rows):
-        return True  # a column that is almost never the same twice
+        return True  # a column that is almost always unique
     differ = (rows[:, None, :] != rows[None, :, :]).sum(2)
     np.fill_diagonal(differ, rows.shape[1] + 1)
     nearest = differ.min(1)
@@ -86,7 +86,7 @@ def _tells_apart(part: PartFacts, apart: int) -> bool:
 
 
 def _is_oversampling(sweep: LoaderSweep, first: np.ndarray, keys: np.ndarray) -> bool:
-    """Whether the copies are what makes the classes equally frequent."""
+    """Return whether the duplicates balance the classes."""
     for labels in sweep.class_labels().values():
         _, once = np.unique(keys, return_index=True)
         before = np.unique(labels[first], return_counts=True)[1]

@@ -1,4 +1,4 @@
-"""A loader that gives nothing."""
+"""A loader that yields no batches."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ __all__ = ["empty_loader"]
 
 @check(explains=("samples-dropped",))
 def empty_loader(sweep: LoaderSweep) -> Iterator[Finding]:
-    """The loader gives no batch.
+    """The loader yields no batches.
 
-    nbdebug asks the loader for its first batches, within a time limit.
+    nbdebug requests the first batches from the loader, within a time limit.
 
-    Why it matters: a loop over an empty loader ends at once and without an error. The model is then never trained, and
-    the only sign is a loss that was never printed or an average over nothing.
+    Why it matters: a loop over an empty loader ends immediately and without an error. The model is never trained, and
+    the only sign is a loss that is never printed or a mean over nothing.
 
-    What to try: look at the length of the data set and at its filters and paths; with `drop_last=True` the batch must
-    not be larger than the data set; a sampler must yield indices.
+    What to try: check the length of the dataset, its filters and its paths; with `drop_last=True` the batch size must
+    not exceed the size of the dataset; a sampler must yield indices.
     """
     if sweep.ordered.sizes:
         return
     if sweep.failed:
-        raise NotApplicable("every sample that was tried fails; see sample-fails")
+        raise NotApplicable("every sample tested raises an error; see sample-fails")
     size, total = sweep.batch_size, sweep.total
-    remedy = Remedy("Look at what the data set found.", "print(len(loader.dataset), len(loader))")
+    remedy = Remedy("Print the sizes of dataset and loader.", "print(len(loader.dataset), len(loader))")
     if total == 0:
-        says = "The data set holds no sample, so the loader gives no batch."
+        says = "The dataset is empty, so the loader yields no batches."
     elif sweep.stopped:
-        says = f"No batch came within {sweep.seconds:.0f} seconds."
-        remedy = Remedy("Measure what reading one sample costs.", "%time loader.dataset[0]")
+        says = f"The loader yielded no batch within {sweep.seconds:.0f} seconds."
+        remedy = Remedy("Measure how long one sample takes to load.", "%time loader.dataset[0]")
     elif total is not None and size is not None and size > total:
-        says = f"With drop_last and batches of {size}, a data set of {total} samples gives no batch."
+        says = f"With `drop_last=True` and batch size {size}, a dataset of {total} samples yields no batches."
         remedy = Remedy(
-            "Keep the incomplete batch, or make batches smaller.",
+            "Set `drop_last=False`, or use a smaller batch size.",
             "DataLoader(…, drop_last=False)",
             Patch("reload-batches", {"drop_last": False}),
         )
     else:
-        of = f" of its {total} samples" if total else ""
-        says = f"The loader gives no batch{of}: its sampler or its source is empty."
+        of = f" from its {total} samples" if total else ""
+        says = f"The loader yields no batches{of}: its sampler or its source is empty."
     yield Finding(
         says,
         where="loader",

@@ -1,4 +1,4 @@
-"""A sampler that is not told the epoch."""
+"""A DistributedSampler without set_epoch."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ __all__ = ["epochs_in_one_order"]
 
 
 @check
-def epochs_in_one_order(ranks: Ranks, *, epochs: float = 2.0) -> Iterator[Finding]:  # the second is the first repeat
-    """Every epoch of a distributed training has the same batches in the same order.
+def epochs_in_one_order(
+    ranks: Ranks, *, epochs: float = 2.0
+) -> Iterator[Finding]:  # the second epoch is the first repeat
+    """Every epoch of a distributed training run has the same batches in the same order.
 
-    A DistributedSampler shuffles by the number of the epoch, which it has to be told. Seen are the batches that came
-    again in the same order, while a sampler that shuffles still stands at epoch 0. Where no such sampler is there, the
-    order may be meant, and is a note; so is, before a training is watched, a sampler at epoch 0 when the optimizer has
-    whole epochs behind it.
+    A DistributedSampler shuffles with a seed that depends on the epoch, which `set_epoch` has to set. nbdebug detects
+    batches that repeat in the same order while a shuffling sampler is still at epoch 0. Without such a sampler the
+    order may be intended, and is a note; so is, before a training run is watched, a sampler at epoch 0 when the
+    optimizer has already run whole epochs.
 
-    Why it matters: the model sees the same neighbours in every batch of every epoch, as if nothing were shuffled, and
-    the processes never exchange their shares of the data.
+    Why it matters: every batch contains the same samples in every epoch, as if nothing were shuffled, and the ranks
+    never exchange their shards of the data.
 
-    What to try: `sampler.set_epoch(epoch)` at the beginning of each epoch, before the loader is iterated. Where the
-    data come in one order on purpose, this is as it should be.
+    What to try: call `sampler.set_epoch(epoch)` at the start of each epoch, before iterating over the loader. If a
+    fixed order is intended, ignore this.
     """
     if not any(facts.batches or facts.fixed_order for facts in ranks.facts):
-        raise NotApplicable("nothing is known of the order of the data")
+        raise NotApplicable("the order of the data is unknown")
     repeating = [facts for facts in ranks.facts if facts.period]
     if repeating and len(repeating) == len(ranks.facts):
         first = repeating[0]
         yield Finding(
-            f"The same {first.period} batches came again in the same order on every rank, {first.steps} steps long.",
+            f"The same {first.period} batches repeat in the same order on every rank, over {first.steps} steps.",
             where="loader",
             severity="suspect" if any(facts.fixed_order for facts in repeating) else "note",
             evidence={"period": first.period, "steps": first.steps, "untold sampler": first.fixed_order},
@@ -41,7 +43,7 @@ def epochs_in_one_order(ranks: Ranks, *, epochs: float = 2.0) -> Iterator[Findin
     first = ranks.first
     if first.fixed_order and first.epoch == 0 and first.epochs >= epochs:
         yield Finding(
-            f"The optimizer has {first.epochs:.1f} epochs behind it, and the sampler still stands at epoch 0.",
+            f"The optimizer has run {first.epochs:.1f} epochs, but the sampler is still at epoch 0.",
             where="loader",
             severity="note",
             evidence={"epochs": first.epochs, "epoch": first.epoch, "threshold": epochs},

@@ -1,4 +1,4 @@
-"""Dropout that leaves nothing."""
+"""Dropout that removes almost everything."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["excessive_dropout"]
 def excessive_dropout(
     dropped: DropoutShares,
     *,
-    share: float = 0.78,  # dropout of 0.8 and more; Srivastava et al. 2014 use 0.2 for inputs and 0.5 inside
+    share: float = 0.78,  # p of 0.8 and more; Srivastava et al. 2014 use 0.2 for inputs and 0.5 for hidden layers
     nearly_all: float = 0.93,
 ) -> Iterator[Finding]:
-    """Training mode drops almost everything that a layer gives.
+    """Dropout zeroes almost all values of a layer in training mode.
 
     nbdebug runs the same batch in training and in eval mode and counts, at every module, the values that only training
-    mode puts out. It makes no difference whether dropout is a module or a function.
+    mode sets to zero. It makes no difference whether dropout is a module or a function.
 
-    Why it matters: with nine values out of ten gone the layers behind see another network at every step, and the
-    signal drowns in noise. Perhaps the probability to keep was written where the probability to drop belongs.
+    Why it matters: with nine of ten values dropped, later layers see a different network at every step, and the
+    signal is lost in noise. The keep probability may have been passed where the drop probability belongs.
 
-    What to try: 0.1 to 0.5; and remember that nn.Dropout(p) drops with probability p.
+    What to try: use 0.1 to 0.5; nn.Dropout(p) drops with probability p.
     """
     sure = [place for place in dropped.places if place.share - 3 * place.error > share - 0.03]
     for place in sure[:1]:
         if place.share < share:
             continue
         yield Finding(
-            f"Training mode drops {place.share:.0%} of the values at {place.path}.",
+            f"Dropout zeroes {place.share:.0%} of the values at `{place.path}` in training mode.",
             where=place.path,
             severity="bug" if place.share > nearly_all else "suspect",
             evidence={
@@ -43,7 +43,7 @@ def excessive_dropout(
                 "threshold": share,
                 "source": "37 reasons, 30; Srivastava et al. 2014",
             },
-            remedies=(Remedy("Drop less.", "nn.Dropout(0.3)", Patch("limit-dropout", {"share": 0.3})),),
+            remedies=(Remedy("Lower the drop rate.", "nn.Dropout(0.3)", Patch("limit-dropout", {"share": 0.3})),),
             exhibit=Bars(
                 tuple(p.path for p in dropped.places), tuple(p.share for p in dropped.places), band=(0.0, 0.5)
             ),

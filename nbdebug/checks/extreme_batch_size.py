@@ -1,4 +1,4 @@
-"""Batches of one, or of everything."""
+"""Batches of one sample, or of the whole dataset."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ def extreme_batch_size(
     lone: LoneSample,
     order: EpochOrder | None,
     *,
-    share: float = 0.5,  # of the data set in one batch
-    least: int = 64,  # samples; a smaller data set may well be one batch
+    share: float = 0.5,  # of the dataset in one batch
+    least: int = 64,  # samples; a smaller dataset may fit into one batch
 ) -> Iterator[Finding]:
-    """Batches hold a single sample, or most of the data set.
+    """Batches contain a single sample, or most of the dataset.
 
-    nbdebug looks at the sizes that the loader gives, the last batch included, and runs the model in training mode on a
-    single sample.
+    nbdebug checks the batch sizes that the loader yields, including the last one, and runs the model in training mode
+    on a single sample.
 
-    Why it matters: batch normalisation over one sample subtracts the sample from itself; in layers without a spatial
-    extent PyTorch refuses it, perhaps at the end of the first epoch, when the last batch holds one sample. Very large
-    batches take few steps in an epoch, and tend to generalise worse.
+    Why it matters: BatchNorm over one sample subtracts the sample from itself; in layers without spatial dimensions
+    PyTorch raises an error, perhaps at the end of the first epoch, when the last batch has one sample. Very large
+    batches give few steps per epoch, and tend to generalize worse.
 
-    What to try: batches of 8 to 256; `drop_last=True` in training with batch normalisation; GroupNorm or LayerNorm
-    where batches have to be small.
+    What to try: batches of 8 to 256; `drop_last=True` in training with BatchNorm; GroupNorm or LayerNorm where batches
+    have to be small.
     """
     sweep.require()
     size = max(sweep.ordered.sizes)
     if size == 1 and (lone.normaliser or lone.fails):
-        says = f"Batches hold one sample, and {lone.normaliser or 'the model'} normalises over the batch"
+        says = f"The batch size is 1, and `{lone.normaliser or 'model'}` normalizes over the batch"
         tail = f": {lone.fails}" if lone.fails else ""
         yield _finding(f"{says}{tail}.", lone.normaliser or "loader", "bug" if lone.fails else "suspect", size, sweep)
     elif size == 1:
-        yield _finding("Batches hold one sample.", "loader", "note", size, sweep)
+        yield _finding("The batch size is 1.", "loader", "note", size, sweep)
     elif _last_is_alone(sweep, order) and lone.fails and lone.runs_on_two:
         yield _finding(
-            f"The last batch of a pass holds one sample, and the model fails on it: {lone.fails}.",
+            f"The last batch of an epoch has one sample, and the model fails on it: {lone.fails}.",
             lone.normaliser or "loader", "bug", 1, sweep,
         )  # fmt: skip
     if sweep.total is not None and sweep.total >= least and size > share * sweep.total:
         yield _finding(
-            f"One batch holds {size} of {sweep.total} samples, so a pass takes {-(-sweep.total // size)} steps.",
+            f"One batch contains {size} of {sweep.total} samples (steps per epoch: {-(-sweep.total // size)}).",
             "loader", "note", size, sweep,
         )  # fmt: skip
 
@@ -66,9 +66,9 @@ def _finding(says: str, where: str, severity: Severity, size: int, sweep: Loader
         evidence={"batch size": size, "samples": sweep.total, "threshold": 1, "source": "37 reasons, 11"},
         remedies=(
             Remedy(
-                "Drop an incomplete last batch, or use another size.",
+                "Drop the incomplete last batch, or change the batch size.",
                 "DataLoader(…, 32, drop_last=True)",
-                # The batch size told is that of the last batch where only that one is too small.
+                # The batch size reported is that of the last batch where only that one is too small.
                 Patch("drop-last-batch" if max(sweep.ordered.sizes) > 1 else "reload-batches", {"size": 32}),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Columns of very different size."""
+"""Input features with very different magnitudes."""
 
 from __future__ import annotations
 
@@ -21,54 +21,56 @@ def feature_scales_apart(
     first: FirstWeights,
     *,
     ratio: float = 100.0,  # two orders of magnitude: the smaller column is 1 % of the sum
-    large: float = 10.0,  # the larger of them has to be large in itself, …
-    far: float = 1e4,  # … unless they are as far apart as this
+    large: float = 10.0,  # minimum magnitude of the larger one, …
+    far: float = 1e4,  # … unless the ratio exceeds this
 ) -> Iterator[Finding]:
-    """Some features arrive at the first weights hundreds of times larger than others.
+    """Some features are hundreds of times larger than others at the input of the first layer.
 
-    The size of a feature is that of its values other than zero, so that rare and binary columns are not small ones;
-    it is measured where the features really arrive, behind whatever the model does to them first.
+    The magnitude of a feature is that of its nonzero values, so that sparse and binary columns do not count as small;
+    it is measured at the input of the first layer with weights, after any preprocessing inside the model.
 
-    Why it matters: the sum over the inputs of a layer is the large columns; what the small ones say is lost in their
-    noise, and no learning rate fits both.
+    Why it matters: the large features dominate the weighted sums of the layer; the small ones are lost in their noise,
+    and no learning rate fits both.
 
-    What to try: standardise every column with its own mean and standard deviation; take the logarithm of columns that
-    span orders of magnitude; or begin with batch normalisation.
+    What to try: standardize every column with its own mean and standard deviation; take the logarithm of columns that
+    span orders of magnitude; or start the model with BatchNorm.
     """
     for layer in first.layers:
-        size = layer.filled[layer.filled > 0]
-        if len(size) < 2:
+        magnitudes = layer.filled[layer.filled > 0]
+        if len(magnitudes) < 2:
             continue
-        low, high = float(size.min()), float(size.max())
+        low, high = float(magnitudes.min()), float(magnitudes.max())
         if high > ratio * low and (high > large or high > far * low):
             top = int(np.argmax(layer.filled))
             shown = np.argsort(-layer.filled)[:30]
             yield Finding(
-                f"Feature {top} arrives at {layer.path} ({layer.module}) with a size of {high:.3g}, another with "
-                f"{low:.3g}: a factor of {high / low:.0f}.",
+                f"Feature {top} has magnitude {high:.3g} at the input of `{layer.path}` ({layer.module}), the smallest "
+                f"feature {low:.3g}: a ratio of {high / low:.0f}.",
                 where=layer.path,
                 severity="suspect",
                 evidence={
                     "largest": high,
-                    "median": float(np.median(size)),
+                    "median": float(np.median(magnitudes)),
                     "smallest": low,
                     "largest feature": top,
                     "samples": layer.samples,
                     "threshold": ratio,
-                    "source": "Karpathy, debugging neural networks: scale the inputs alike",
+                    "source": "Karpathy, debugging neural networks: scale all inputs equally",
                 },
                 remedies=(
                     Remedy(
-                        "Standardise every column by itself.",
+                        "Standardize each column separately.",
                         "x = (x - x.mean(0)) / x.std(0)",
                         Patch("standardise-inputs", {"axis": 1 if "Conv" in layer.module else -1}),
                     ),
-                    Remedy("Let the model do it.", f"nn.Sequential(nn.BatchNorm1d({layer.features}), model)"),
+                    Remedy(
+                        "Start the model with BatchNorm.", f"nn.Sequential(nn.BatchNorm1d({layer.features}), model)"
+                    ),
                 ),
                 exhibit=Bars(
                     tuple(f"feature {i}" for i in shown),
                     tuple(float(layer.filled[i]) for i in shown),
-                    title="Size of the features",
+                    title="Feature magnitude",
                     log=True,
                 ),
             )

@@ -1,4 +1,4 @@
-"""Parameters that were told not to learn."""
+"""Parameters that are frozen by mistake."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from nbdebug.registry import check
 
 __all__ = ["frozen_parameters"]
 
-SOURCE = "37 reasons, 23: a frozen layer in the middle is seldom meant, a frozen backbone is"
+SOURCE = "37 reasons, 23: a frozen layer in the middle is rarely intended, a frozen backbone is"
 
 
 @check(explains=("batch-not-memorised", "loss-not-differentiable"))
 def frozen_parameters(
     reach: GradientReach,
     *,
-    adapter_layers: int = 3,  # fewer frozen layers than this are no pattern
+    adapter_layers: int = 3,  # fewer frozen layers than this are not a pattern
 ) -> Iterator[Finding]:
-    """Parameters are frozen (requires_grad=False) in a place where that is seldom meant.
+    """Parameters are frozen (requires_grad=False) where that is rarely intended.
 
-    A frozen backbone under a trained head, frozen embeddings and adapters beside frozen layers are what fine-tuning
-    looks like. A single frozen layer between trained ones, a frozen head, or a model that is frozen altogether is not.
+    A frozen backbone under a trained head, frozen embeddings and adapters next to frozen layers are normal in
+    fine-tuning. A single frozen layer between trained ones, a frozen head, or a model that is completely frozen is not.
 
-    Why it matters: a frozen layer never learns, and the others have to work round what it happens to compute.
+    Why it matters: a frozen layer never learns, and the others have to adapt to what it happens to compute.
 
     What to try: set requires_grad to True for the layers named, or remove the line that freezes them.
     """
     if reach.is_watched:
-        raise NotApplicable("a watched training shows only parameters that are trained; nbdebug.diagnose looks at all")
+        raise NotApplicable("a watched run shows only trainable parameters; nbdebug.diagnose checks all")
     frozen = [p for p in reach.parameters if not p.requires_grad]
     if not frozen:
         return
     if len(frozen) == len(reach.parameters):
-        yield _finding(frozen, "bug", "model", "Every parameter of the model is frozen, so nothing can be learned.")
+        yield _finding(frozen, "bug", "model", "All parameters of the model are frozen, so nothing can be learned.")
         return
     weights = [p for p in reach.parameters if p.is_weight and p.calls]
     if not weights:
-        raise NotApplicable("no layer with weights was seen to be called")
+        raise NotApplicable("no call of a layer with weights was observed")
     fed = [p for p in weights if not p.requires_grad and p.fed_by_trained]
-    wedged = [p for p in fed if not p.beside_trained]
-    if wedged and not _has_adapters(fed, weights, adapter_layers) and not _is_network_on_top(wedged, weights):
-        owners = list(dict.fromkeys(p.owner for p in wedged))
+    between = [p for p in fed if not p.beside_trained]
+    if between and not _has_adapters(fed, weights, adapter_layers) and not _is_frozen_critic(between, weights):
+        owners = list(dict.fromkeys(p.owner for p in between))
         yield _finding(
-            wedged,
+            between,
             "suspect",
             owners[0],
-            f"{', '.join(owners[:3])}{' and more' * (len(owners) > 3)} {'are' if len(owners) > 1 else 'is'} frozen "
-            f"although layers before {'them' if len(owners) > 1 else 'it'} are trained.",
+            f"{', '.join(f'`{owner}`' for owner in owners[:3])}{' and more' * (len(owners) > 3)} "
+            f"{'are' if len(owners) > 1 else 'is'} frozen although earlier layers are trained.",
         )
         return
     share = sum(p.size for p in frozen) / sum(p.size for p in reach.parameters)
@@ -58,17 +58,17 @@ def frozen_parameters(
 
 
 def _has_adapters(fed: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int) -> bool:
-    """Whether several frozen layers hold most of the values, as they do when adapters are trained between them."""
+    """Return whether several frozen layers hold most of the values, as with adapters trained between them."""
     values = sum(p.size for p in weights if not p.requires_grad)
     return len(fed) >= layers and 2 * values >= sum(p.size for p in weights)
 
 
-def _is_network_on_top(wedged: Sequence[ParameterReach], weights: Sequence[ParameterReach]) -> bool:
-    """Whether a whole frozen network judges what a trained one gives, as a critic or a perceptual loss does."""
-    child = wedged[0].name.split(".")[0]
+def _is_frozen_critic(between: Sequence[ParameterReach], weights: Sequence[ParameterReach]) -> bool:
+    """Return whether a whole frozen network follows a trained one, as a critic or a perceptual loss does."""
+    child = between[0].name.split(".")[0]
     same = [p for p in weights if p.name.split(".")[0] == child]
     others = [p for p in weights if p.name.split(".")[0] != child]
-    whole = {p.name for p in same} == {p.name for p in wedged}
+    whole = {p.name for p in same} == {p.name for p in between}
     on_top = bool(others) and min(p.position for p in same) > max(p.position for p in others)
     return whole and on_top and len(same) >= 2
 
@@ -81,12 +81,12 @@ def _finding(group: Sequence[ParameterReach], severity: str, where: str, says: s
         evidence={
             "parameters": [p.name for p in group],
             "values": sum(p.size for p in group),
-            "threshold": "a frozen layer behind a trained one",
+            "threshold": "a frozen layer after a trained one",
             "source": SOURCE,
         },
         remedies=(
             Remedy(
-                "Let it learn.",
+                "Unfreeze the parameters.",
                 f"{in_code(where)}.requires_grad_(True)",
                 Patch("unfreeze", {"parameters": [p.name for p in group]}),
             ),

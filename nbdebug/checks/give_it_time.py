@@ -1,4 +1,4 @@
-"""A training that is not over."""
+"""A training run that has not converged."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def give_it_time(
     fall: float = 0.05,  # from the third to the fourth quarter; TheDeepChecker: 5 %
     sigmas: float = 4.0,
 ) -> Iterator[Finding]:
-    """The loss is still falling: the training is not over.
+    """The loss is still falling: training has not converged.
 
-    nbdebug watches your training and compares its third quarter with its last.
+    nbdebug watches your training run and compares its third quarter with its last.
 
-    Why it matters: what looks like a bad model may be a good one that was stopped too soon.
+    Why it matters: what looks like a bad model may be a good one that was stopped too early.
 
-    What to try: train on, with the same settings, until the last quarter brings nothing more; then judge.
+    What to try: continue training with the same settings until the last quarter brings no improvement; then evaluate.
     """
     if course.count < least:
         raise NotApplicable(f"{course.count} steps were recorded; {least} are needed")

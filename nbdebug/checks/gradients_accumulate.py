@@ -28,16 +28,15 @@ __all__ = ["gradients_accumulate"]
 def gradients_accumulate(
     loop: LoopFacts,
     *,
-    share: float = 0.1,  # of the steps; a pass that only measures something may leave a gradient now and then
+    share: float = 0.1,  # of the steps; an occasional pass for measurement may leave a gradient
 ) -> Iterator[Finding]:
-    """Gradients that an optimizer step has used are still there when the next backward pass begins.
+    """Gradients from the previous optimizer step are still there when the next backward pass starts.
 
-    nbdebug calls your training step on a copy, or watches your own loop, and looks at the gradients at the moment a
-    backward pass begins.
-    Accumulating gradients over several passes before one step is fine and is not reported.
+    nbdebug calls your training step on a copy, or watches your own loop, and inspects the gradients when a backward
+    pass starts. Gradient accumulation over several passes before one step is fine and is not reported.
 
     Why it matters: PyTorch adds new gradients to old ones. Without `zero_grad` every step follows the sum of all
-    gradients since the beginning, which acts like a learning rate that grows without bound.
+    gradients so far, which acts like a learning rate that grows without bound.
 
     What to try: call `optimizer.zero_grad()` once before each backward pass, or after each step.
     """
@@ -46,14 +45,14 @@ def gradients_accumulate(
         return
     norm = f" (norm {loop.leftover:.3g})" if loop.leftover else ""
     yield Finding(
-        f"In {loop.dirty} of {loop.judged} {loop.unit} the gradients of an earlier step were still there when backward "
-        f"began{norm}; zero_grad is missing.",
+        f"`zero_grad` is missing: in {loop.dirty} of {loop.judged} {loop.unit}, backward started with the gradients "
+        f"of an earlier step{norm}.",
         where=loop.place,
         evidence={
             "looked at": loop.judged,
             "with old gradients": loop.dirty,
             "threshold": share,
-            "source": "PyTorch adds gradients up",
+            "source": "PyTorch accumulates gradients",
         },
         remedies=(
             Remedy(
@@ -65,7 +64,7 @@ def gradients_accumulate(
         exhibit=Bars(
             tuple(f"call {i + 1}" for i in range(len(loop.used_norms))),
             loop.used_norms,
-            title="Gradient norm at each step of the optimizer",
+            title="Gradient norm at each optimizer step",
         )
         if loop.used_norms
         else None,

@@ -1,4 +1,4 @@
-"""Gradients that are cleared before anybody uses them."""
+"""Gradients that are cleared before they are used."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ optimizer.step()"""
 def gradients_discarded(
     passes: LostPasses,
     *,
-    habit: float = 0.8,  # of the steps; a step may be skipped now and then because its gradients are not finite
+    habit: float = 0.8,  # of the steps; a step may be skipped occasionally because its gradients are not finite
 ) -> Iterator[Finding]:
-    """Of several backward passes before a step, all but the last are cleared before the optimizer sees them.
+    """Of several backward passes per step, all but the last are cleared before the optimizer uses them.
 
-    nbdebug watches your training: it counts backward passes whose gradients are gone when the next one begins though no
-    optimizer has stepped. Passes that serve another end are left out: attacks on the inputs, losses looked at with
-    moved weights (SAM), and gradients that are put together by hand before the step.
+    nbdebug watches your training run and counts backward passes whose gradients are gone when the next one starts
+    although no optimizer has stepped. Passes with another purpose are excluded: adversarial attacks on the inputs,
+    losses at perturbed weights (SAM), and gradients that custom code combines before the step.
 
-    Why it matters: the work for these passes is wasted. A loop that adds the gradients of several small batches up
-    trains on the last of them alone, as if the rest of the data did not exist.
+    Why it matters: the work for these passes is wasted. A loop for gradient accumulation trains on the last micro-batch
+    alone, as if the rest of the data did not exist.
 
-    What to try: call `zero_grad` once for each step, before the first backward pass and not before each of them.
+    What to try: call `zero_grad` once per step, before the first backward pass and not before each of them.
     """
     if passes.with_loss < habit * passes.judged:
         return
     yield Finding(
-        f"In {passes.with_loss} of {passes.judged} steps that were looked at, the gradients of {passes.usual} of "
-        f"{passes.usual + 1} backward passes were cleared before the optimizer stepped: only the last one counts.",
+        f"Only the last of {passes.usual + 1} backward passes per step is used: the gradients of the others are "
+        f"cleared before the optimizer step ({passes.with_loss} of {passes.judged} steps).",
         where="your loop",
         severity="bug" if passes.usual > 1 else "suspect",
         evidence={
@@ -45,7 +45,7 @@ def gradients_discarded(
             "steps with such passes": passes.with_loss,
             "passes in vain a step": passes.usual,
             "threshold": habit,
-            "source": "what the loop did",
+            "source": "observed in the loop",
         },
-        remedies=(Remedy("Clear the gradients once for each step.", LOOP),),
+        remedies=(Remedy("Clear the gradients once per step.", LOOP),),
     )

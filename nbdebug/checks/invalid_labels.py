@@ -1,4 +1,4 @@
-"""Labels that are no classes."""
+"""Labels that are not valid classes."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ def invalid_labels(
     sweep: LoaderSweep,
     labels: LabelTrials,
     *,
-    samples: int = 20,  # for each class, before a class that never occurs is worth a note
-    many: int = 1000,  # classes, of which some may well never occur
+    samples: int = 20,  # per class, before a class that never occurs is worth a note
+    many: int = 1000,  # with more classes some may never occur
 ) -> Iterator[Finding]:
-    """Some labels are no classes of this model, or are written in a form that the loss does not mean.
+    """Some labels are not valid classes of this model, or have a format that the loss does not expect.
 
-    nbdebug gathers the labels of samples from all over the data set and gives those outside of 0 … C-1 to the loss, one
-    by one: a label that it ignores (`ignore_index`) is healthy, one that it refuses or takes for another class is not.
-    Where the loss fails on the labels, the usual changes are tried: integers for floats, ids for one-hot rows, counting
-    from 0. For one output, labels of 1 and 2 or -1 and 1 let binary cross-entropy fall without end.
+    nbdebug collects the labels of samples from across the dataset and passes those outside 0 … C-1 to the loss, one by
+    one: a label that it ignores (`ignore_index`) is fine, one that raises an error or counts as another class is not.
+    Where the loss fails on the labels, common conversions are tried: floats to integers, one-hot rows to class indices,
+    numbering from 0. With a single output, labels 1 and 2 or -1 and 1 make binary cross-entropy unbounded below.
 
-    Why it matters: the training ends with an index error in the middle of an epoch, or, worse, goes on with a label
-    that means something else.
+    Why it matters: training stops with an index error in the middle of an epoch, or, worse, continues with a label that
+    counts as another class.
 
-    What to try: count labels from 0 to C-1, as 64-bit integers; give the last layer one output for each class.
+    What to try: number the classes from 0 to C-1, as 64-bit integers; give the last layer one output per class.
     """
     sweep.require()
     if labels.reason:
         raise NotApplicable(labels.reason)
     wrong = [trial for trial in labels.trials if trial.verdict in ("refused", "wrapped")]
-    odd = [trial for trial in labels.trials if trial.verdict == "taken"]
+    accepted = [trial for trial in labels.trials if trial.verdict == "taken"]
     evidence = {"lowest": labels.low, "highest": labels.high, "classes": labels.classes, "type": labels.dtype,
-                "looked at": sweep.says, "source": "classes are 0 … C-1, unless the loss ignores them"}  # fmt: skip
-    if wrong or odd:
+                "looked at": sweep.says, "source": "classes are 0 … C-1, unless the loss ignores a label"}  # fmt: skip
+    if wrong or accepted:
         yield _outside(sweep, labels, evidence)
     elif labels.error and labels.repair:
         yield Finding(
@@ -59,13 +59,12 @@ def invalid_labels(
         )
     elif labels.bottomless:
         yield Finding(
-            f"The labels are {labels.low:g} and {labels.high:g}; with them the loss falls below zero without end, as "
-            f"it does not with 0 and 1.",
+            f"The labels {labels.low:g} and {labels.high:g} make the loss unbounded below; with 0 and 1 it is bounded.",
             where=labels.name,
             evidence={**evidence, "threshold": 1},
             remedies=(
                 Remedy(
-                    "Write the two classes as 0 and 1.",
+                    "Encode the two classes as 0 and 1.",
                     "target = (target > target.min()).float()",
                     Patch("binary-labels", {"low": labels.low}),
                 ),
@@ -81,17 +80,20 @@ def _outside(sweep: LoaderSweep, labels: LabelTrials, evidence: dict[str, object
     from_one = labels.low == 1 and labels.high == labels.classes
     wraps = next((trial for trial in bad if trial.verdict == "wrapped"), None)
     given = sweep.labels.get(labels.name)
-    ill = np.isin(given, [trial.value for trial in bad]) if given is not None else np.zeros(0, bool)
-    says = f"The labels {values} are none of the {labels.classes} classes 0 … {labels.classes - 1}"
-    if given is not None and ill.any():
-        says += f" ({int(ill.sum())} of {sweep.seen} samples, first sample {sweep.indices[ill][0]})"
+    invalid = np.isin(given, [trial.value for trial in bad]) if given is not None else np.zeros(0, bool)
+    subject = f"The label {values} is" if len(bad) == 1 else f"The labels {values} are"
+    says = f"{subject} outside the {labels.classes} classes 0 … {labels.classes - 1}"
+    if given is not None and invalid.any():
+        says += f" ({int(invalid.sum())} of {sweep.seen} samples, first: sample {sweep.indices[invalid][0]})"
     if from_one:
-        says += "; they count from 1"
+        says += "; labels start at 1"
     elif wraps is not None:
-        says += f"; the loss takes {wraps.value:g} for class {wraps.same_as}"
-    shift = Remedy("Count from 0.", "target = target - 1", Patch("shift-labels", {"by": -1}) if from_one else None)
+        says += f"; the loss treats {wraps.value:g} as class {wraps.same_as}"
+    shift = Remedy(
+        "Number the classes from 0.", "target = target - 1", Patch("shift-labels", {"by": -1}) if from_one else None
+    )
     room = Remedy(
-        "Let the loss ignore them, or give the model more outputs.",
+        "Set `ignore_index`, or add outputs to the model.",
         "nn.CrossEntropyLoss(ignore_index=-1)",
         Patch("ignore-labels", {"values": [trial.value for trial in bad]}),
     )

@@ -1,4 +1,4 @@
-"""Labels that nothing in the inputs predicts."""
+"""Labels that the inputs do not predict."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nbdebug.registry import check
 
 __all__ = ["labels_unrelated_to_inputs"]
 
-LOOK = (
-    Remedy("Look at inputs with their labels.", "print(next(iter(loader)))"),
-    Remedy("Shuffle and sort inputs and labels by one and the same index.", "x, y = x[order], y[order]"),
+REMEDIES = (
+    Remedy("Inspect inputs with their labels.", "print(next(iter(loader)))"),
+    Remedy("Shuffle and sort inputs and labels with the same index.", "x, y = x[order], y[order]"),
 )
 
 
@@ -23,31 +23,31 @@ def labels_unrelated_to_inputs(
     simple: Baselines | None,
     own: OwnRelation | None,
     *,
-    p_value: float = 0.01,  # at 120 samples a correlation of 0.24 shows as much; a task with less is hardly one
+    p_value: float = 0.01,  # at 120 samples a correlation of 0.24 reaches it
     samples: int = 120,
-    surely: float = 0.003,  # for the validation data; 2,000 shuffles and three models can give 0.0015
+    surely: float = 0.003,  # for the validation data; 2,000 permutations and three models can reach 0.0015
 ) -> Iterator[Finding]:
-    """Nothing in the inputs predicts the labels: they may be shuffled, or read in another order.
+    """The labels look unrelated to the inputs; they may be shuffled or misaligned.
 
-    Nearest neighbours, a linear model and a forest try to predict labels of samples they have not seen, compared with
-    shuffled labels. Where they fail on the training data and not on the validation data, that is enough; where there is
-    nothing to compare with, your model is trained shortly on some samples and asked about others.
+    Nearest neighbors, a linear model and a random forest predict the labels of held-out samples, and the scores are
+    compared with shuffled labels. Where they fail on the training data and not on the validation data, that is enough;
+    where there is nothing to compare with, your model is trained briefly on some samples and evaluated on others.
 
-    Why it matters: labels that belong to other samples can be learned by heart, but never predicted. The training loss
-    falls, slowly, and the validation error stays where guessing is.
+    Why it matters: labels that belong to other samples can be memorized, but never predicted. The training loss falls
+    slowly, and the validation error stays at chance level.
 
-    What to try: look at some samples with their labels. Look for a shuffle of inputs without the labels, for file lists
-    sorted differently, and for an index that is off by one.
+    What to try: inspect some samples with their labels. Look for inputs that are shuffled without the labels, for file
+    lists sorted differently, and for an index that is off by one.
     """
     if simple is None and own is None:
-        raise NotApplicable("neither simple models nor your own could be asked about this kind of target")
+        raise NotApplicable("neither simple models nor your own can be evaluated on this kind of target")
     if simple is not None and simple.p < p_value:
         return
     if simple is not None and simple.held_out is not None and simple.held_out < surely:
-        yield _only_here(simple, surely)
+        yield _training_only(simple, surely)
         return
     if own is None:
-        raise NotApplicable("simple models find no relation, and your model could not be trained to look for one")
+        raise NotApplicable("simple models find no relation, and your model could not be trained to test for one")
     if own.p < p_value:
         return
     yield _finding(simple, own, samples, p_value)
@@ -55,12 +55,13 @@ def labels_unrelated_to_inputs(
 
 def _finding(simple: Baselines | None, own: OwnRelation, samples: int, p_value: float) -> Finding:
     size = own.trained_on + own.held_out
-    asked = own.by_heart or (own.exhausted and simple is not None)  # a model that was cut short cannot tell
-    enough = size >= samples and asked
+    conclusive = own.by_heart or (own.exhausted and simple is not None)  # a run that was cut short is inconclusive
+    enough = size >= samples and conclusive
     return Finding(
-        f"{_simple(simple)}Your model, trained for {own.steps} steps on {own.trained_on} samples (loss from "
-        f"{own.first_loss:.3g} to {own.last_loss:.3g}), does no better on {own.held_out} others with their own targets "
-        f"({own.held_loss:.3g}) than with those of other samples ({own.shuffled_loss:.3g}; p = {own.p:.2g}).",
+        f"The labels look unrelated to the inputs{_scores(simple)}. Your model (training loss {own.first_loss:.3g} to "
+        f"{own.last_loss:.3g} in {own.steps} steps on {own.trained_on} samples) does no better on {own.held_out} "
+        f"held-out samples (loss {own.held_loss:.3g}) than with shuffled targets ({own.shuffled_loss:.3g}; "
+        f"p = {own.p:.2g}).",
         where="loader",
         severity="suspect" if enough else "note",
         evidence={
@@ -72,17 +73,17 @@ def _finding(simple: Baselines | None, own: OwnRelation, samples: int, p_value: 
             "threshold": p_value,
             "source": "permutation and paired tests against shuffled labels",
         },
-        remedies=LOOK,
+        remedies=REMEDIES,
         exhibit=Bars(
-            ("own targets", "targets of others"), (own.held_loss, own.shuffled_loss), "Loss on unseen samples"
+            ("own targets", "shuffled targets"), (own.held_loss, own.shuffled_loss), "Loss on held-out samples"
         ),
     )
 
 
-def _only_here(simple: Baselines, surely: float) -> Finding:
+def _training_only(simple: Baselines, surely: float) -> Finding:
     return Finding(
-        f"{_simple(simple)}On the validation data they do (p = {simple.held_out:.1g}): the training labels belong to "
-        "other samples.",
+        f"The training labels look unrelated to the inputs{_scores(simple)}, but the validation labels do not "
+        f"(p = {simple.held_out:.1g}). The training labels may be shuffled or misaligned.",
         where="loader",
         severity="bug",
         evidence={
@@ -94,16 +95,16 @@ def _only_here(simple: Baselines, surely: float) -> Finding:
             "threshold": surely,
             "source": "permutation tests against shuffled labels",
         },
-        remedies=LOOK,
-        exhibit=Bars(("best simple model", "chance"), (simple.score, simple.chance), "Training samples"),
+        remedies=REMEDIES,
+        exhibit=Bars(("best baseline", "chance level"), (simple.score, simple.chance), "Score on training samples"),
     )
 
 
-def _simple(simple: Baselines | None) -> str:
+def _scores(simple: Baselines | None) -> str:
     if simple is None:
         return ""
-    measure = "accuracy" if simple.kind == "classes" else "share of variance explained"
+    measure = "accuracy" if simple.kind == "classes" else "explained variance"
     return (
-        f"Simple models do not predict the labels of {simple.size} samples (best {measure} {simple.score:.2f}, chance "
-        f"{simple.chance:.2f}, p = {simple.p:.2g}). "
+        f" (best baseline {measure} {simple.score:.2f}, chance {simple.chance:.2f}, p = {simple.p:.2g}, "
+        f"{simple.size} samples)"
     )

@@ -1,4 +1,4 @@
-"""A learning rate at which training fails, though it works at a lower one."""
+"""A learning rate that is too high."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["learning_rate_too_high"]
 def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
     """The learning rate is too high: training fails with it and works with a lower one.
 
-    nbdebug trains copies on the same small batch at the learning rate in use and, where that fails, at lower ones.
+    nbdebug trains copies on the same small batch at your learning rate and, where that fails, at lower ones.
 
-    Why it matters: each step jumps over the valley it should walk into, so the loss rises, oscillates or becomes NaN.
+    Why it matters: each step overshoots the minimum, so the loss rises, oscillates or becomes NaN.
 
-    What to try: take the learning rate that worked here, and let a schedule with a warm-up raise it if need be.
+    What to try: use the learning rate that worked here; a schedule with warmup can raise it if needed.
     """
     own = trials.own
     lower = [curve for curve in trials.trials if curve.learning_rate < trials.rate and _much_better(curve, own)]
@@ -29,8 +29,8 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
         return
     works = max(lower, key=lambda curve: curve.learning_rate)
     yield Finding(
-        f"At the learning rate {trials.rate:g} the loss on one batch {_way(own)} (from {own.first:.3g} to "
-        f"{own.last:.3g}); at {works.learning_rate:g} it falls to {works.last:.3g}.",
+        f"At learning rate {trials.rate:g} the loss on one batch {_outcome(own)} ({own.first:.3g} to {own.last:.3g}); "
+        f"at {works.learning_rate:g} it falls to {works.last:.3g}.",
         where="optimizer",
         severity="suspect" if trials.assumed else "bug",
         evidence={
@@ -53,17 +53,17 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
 
 
 def _much_better(curve: Curve, own: Curve) -> bool:
-    """Whether this training learned, without a jump, far more than the one at the rate in use."""
+    """Return whether this run learned, without a spike, far more than the one at the current learning rate."""
     removed, removed_by_own = curve.first - curve.last, own.first - own.last
     finite = math.isfinite(own.last)
     return curve.learned and not curve.spiked and (not finite or removed > 2 * max(removed_by_own, 0.0))
 
 
-def _way(own: Curve) -> str:
+def _outcome(own: Curve) -> str:
     if own.outcome == "not-finite":
         return "becomes NaN"
     return (
-        f"jumps to {max(own.losses):.3g} and {own.outcome.replace('falling', 'comes back')}"
+        f"spikes to {max(own.losses):.3g} and {own.outcome.replace('falling', 'falls again')}"
         if own.spiked
         else own.outcome
     )

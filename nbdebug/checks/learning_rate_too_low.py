@@ -1,4 +1,4 @@
-"""A learning rate at which nothing moves, though a higher one works."""
+"""A learning rate that is too low."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["learning_rate_too_low"]
 def learning_rate_too_low(
     trials: RateTrials,
     *,
-    moves: float = 1e-5,  # TheDeepChecker: updates below 1e-4 of the weights are small; a factor lower to be sure
+    moves: float = 1e-5,  # TheDeepChecker: updates below 1e-4 of the weights are small; ten times lower to be safe
     gain: float = 5.0,
 ) -> Iterator[Finding]:
-    """The learning rate is too low: the weights hardly move, and a higher rate learns at once.
+    """The learning rate is too low: the weights hardly change, and a higher rate learns quickly.
 
-    nbdebug measures how much one step changes the weights, and trains copies on one batch at higher rates.
+    nbdebug measures how much one step changes the weights, and trains copies on one batch at higher learning rates.
 
     Why it matters: training looks broken, or would take weeks, when only one number is wrong.
 
-    What to try: take the learning rate that worked here; Adam with 3e-4 is a good start for most networks.
+    What to try: use the learning rate that worked here; Adam with 3e-4 is a good default for most networks.
     """
     own = trials.own
     if not math.isfinite(trials.update_ratio):
-        raise NotApplicable("there is no weight matrix whose updates could be measured")
+        raise NotApplicable("there is no weight matrix whose updates can be measured")
     higher = [curve for curve in trials.trials if curve.learning_rate > trials.rate and curve.learned]
     if trials.update_ratio > moves or not higher or own.outcome == "memorised":
         return
@@ -39,8 +39,8 @@ def learning_rate_too_low(
     if works.first - works.last < gain * max(own.first - own.last, 0.0):
         return
     yield Finding(
-        f"One step at the learning rate {trials.rate:g} changes the weights by {trials.update_ratio:.1e} of their "
-        f"size; in {trials.steps} steps the loss on one batch goes from {own.first:.3g} to {own.last:.3g}, at "
+        f"At learning rate {trials.rate:g} one step changes the weights by only {trials.update_ratio:.1e} (relative). "
+        f"In {trials.steps} steps the loss on one batch goes from {own.first:.3g} to {own.last:.3g}, at "
         f"{works.learning_rate:g} to {works.last:.3g}.",
         where="optimizer",
         severity="suspect",

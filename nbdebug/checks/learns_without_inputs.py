@@ -1,4 +1,4 @@
-"""A loss that falls as far without the inputs as with them."""
+"""A model that ignores its inputs."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from nbdebug.registry import check
 
 __all__ = ["learns_without_inputs"]
 
-KNOWS = 0.2  # of the way from chance to perfection: that much cannot come from the frequencies of the answers
+PREDICTS = 0.2  # of the gap between chance and perfect: more than the frequencies of the targets can give
 
 
 @check
 def learns_without_inputs(
     run: BlindRun,
     *,
-    fell: float = 0.01,  # of the first loss: less is not yet learning
-    close: float = 0.05,  # of what was removed; neural-net-checklist asks for 10 %
+    fell: float = 0.01,  # of the initial loss: less does not count as learning
+    close: float = 0.05,  # of the loss reduction; neural-net-checklist uses 10 %
 ) -> Iterator[Finding]:
     """The loss falls as far without the inputs as with them.
 
-    nbdebug trains a copy on one batch, and another on the same batch with one sample's inputs put in the place of
-    everybody's. Without the inputs no more can be learned than how often each answer comes. A model whose loss rises
-    when the inputs are exchanged between samples does use them.
+    nbdebug trains a copy on one batch, and another on the same batch with the inputs of all samples replaced by those
+    of one. Without the inputs only the frequencies of the targets can be learned. A model whose loss rises when the
+    inputs are permuted across samples does use them.
 
-    Why it matters: either the model turns its inputs into garbage on the way, or it sees the answers by another way.
+    Why it matters: either the model destroys its inputs on the way, or the targets reach it by another path.
 
-    What to try: look at the data where the first layer receives it, and at what the loss is given besides outputs and
+    What to try: inspect the data at the input of the first layer, and what the loss receives besides outputs and
     targets.
     """
     blind, sighted = run.blind, run.sighted
     if blind.fit is not None and blind.fit.is_perfect and blind.fit.above_chance > 0.5:
-        what = (
-            f"With the same inputs for all {run.samples} samples the model still reaches {blind.fit.value:.0%} "
-            f"{blind.fit.measure}, so it knows the answers by another way than the inputs."
+        says = (
+            f"With identical inputs for all {run.samples} samples the model still reaches {blind.fit.value:.0%} "
+            f"{blind.fit.measure}: the targets reach it by another path."
         )
     else:
         gain, gain_blind = sighted.first - sighted.last, blind.first - blind.last
-        knows = sighted.fit is not None and sighted.fit.above_chance > KNOWS
-        if run.told or knows or not (_settled(sighted) and _settled(blind)):
+        predicts = sighted.fit is not None and sighted.fit.above_chance > PREDICTS
+        if run.told or predicts or not (_has_converged(sighted) and _has_converged(blind)):
             return
         if gain < fell * abs(sighted.first) or gain_blind < (1 - close) * gain:
             return
         if run.swapped is not None and run.swapped - sighted.last > close * gain:
-            return  # what was learned does lean on the inputs, though a rich output can learn a few answers without
-        what = (
-            f"On one batch the loss falls from {sighted.first:.3g} to {sighted.last:.3g}, and just as far, to "
-            f"{blind.last:.3g}, with the same inputs for all samples: the inputs are not used."
+            return  # the model does use the inputs, though a large output can fit a few targets without them
+        says = (
+            f"The model ignores its inputs: on one batch the loss falls from {sighted.first:.3g} to "
+            f"{sighted.last:.3g}, and to {blind.last:.3g} with identical inputs for all samples."
         )
     yield Finding(
-        what,
+        says,
         where="model",
         severity="suspect",
         evidence={
@@ -61,14 +61,14 @@ def learns_without_inputs(
             "threshold": close,
             "source": "37 reasons, 2; neural-net-checklist",
         },
-        remedies=(Remedy("See what the first layer receives.", "print(next(iter(loader)))"),),
+        remedies=(Remedy("Print a batch as the model receives it.", "print(next(iter(loader)))"),),
         exhibit=Lines.of_losses(
-            [("with inputs", sighted.losses), ("same inputs for all", blind.losses)], "Loss on one batch"
+            [("own inputs", sighted.losses), ("identical inputs", blind.losses)], "Loss on one batch"
         ),
     )
 
 
-def _settled(curve: Curve) -> bool:
-    """Whether next to nothing of what was removed from the loss was removed in the last quarter."""
+def _has_converged(curve: Curve) -> bool:
+    """Return whether the last quarter contributed almost nothing to the loss reduction."""
     late = curve.losses[3 * len(curve.losses) // 4]
     return late - curve.last < 0.1 * (curve.first - curve.last)

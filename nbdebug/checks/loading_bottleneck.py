@@ -1,4 +1,4 @@
-"""A loop that waits for its data."""
+"""Training that waits for its data."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ def loading_bottleneck(
     run: Pace,
     *,
     share: float = 0.8,
-    seconds: float = 0.1,  # a batch that comes sooner is not worth a process
-    noticed: float = 0.02,  # in a real training less is worth a note
+    seconds: float = 0.1,  # a faster batch is not worth a worker process
+    noticed: float = 0.02,  # in a watched run: seconds worth a note
 ) -> Iterator[Finding]:
-    """Training waits for the loader most of the time.
+    """Training waits for the data loader most of the time.
 
-    nbdebug times drawing a batch in one process, divides by the number of workers, and compares with a training step;
-    in a training that it watches it times what passes between a step and the next forward pass.
+    nbdebug times loading a batch in one process, divides by the number of workers, and compares with a training step;
+    in a training run that it watches, it times the gap between a step and the next forward pass.
 
-    Why it matters: a faster model or machine does not help; the time is spent on reading and transforming.
+    Why it matters: a faster model or GPU does not help; the time is spent on reading and transforming data.
 
-    What to try: more workers, cached or smaller files, transforms on whole batches.
+    What to try: use more workers, cached or smaller files, and transforms on whole batches.
     """
     waiting = run.loading_seconds / max(run.workers, 1)
     part = waiting / max(waiting + run.training_seconds, 1e-9)
     if part > share and waiting > (noticed if run.place else seconds):
-        said = (
-            f"Between a step and the next forward pass {run.loading_seconds:.2g} s pass"
+        gap, code = (
+            ("between a step and the next forward pass", "in the loader or other code of your loop")
             if run.place
-            else f"A batch takes {run.loading_seconds:.2g} s to load (workers: {run.workers})"
+            else ("on data loading", f"to load with {run.workers} workers")
         )
         yield Finding(
-            f"{said}, and passes and step take {run.training_seconds:.2g} s: {part:.0%} of the time is waiting"
-            + (", for the loader or for what else your loop does there." if run.place else "."),
+            f"{part:.0%} of the time is spent {gap}: {run.loading_seconds:.2g} s per batch {code}, "
+            f"{run.training_seconds:.2g} s to train on it.",
             where="loader",
             severity="suspect" if waiting > seconds else "note",
             evidence={
@@ -48,6 +48,10 @@ def loading_bottleneck(
                 "seconds a batch": run.loading_seconds,
                 "source": "measured",
             },
-            remedies=(Remedy("Let other processes load.", "DataLoader(…, num_workers=4, persistent_workers=True)"),),
-            exhibit=Bars(("loading", "training"), (run.loading_seconds, run.training_seconds), title="Seconds a batch"),
+            remedies=(
+                Remedy("Load batches in worker processes.", "DataLoader(…, num_workers=4, persistent_workers=True)"),
+            ),
+            exhibit=Bars(
+                ("loading", "training"), (run.loading_seconds, run.training_seconds), title="Seconds per batch"
+            ),
         )

@@ -1,4 +1,4 @@
-"""Raw scores where probabilities are due."""
+"""Logits passed to a loss that expects probabilities."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nbdebug.registry import check
 __all__ = ["logits_into_bce"]
 
 CROSS_ENTROPY = Remedy(
-    "Use cross-entropy, which takes raw scores.",
+    "Use cross-entropy, which expects logits.",
     "loss_fn = nn.CrossEntropyLoss()",
     Patch("replace-loss", {"loss": "cross-entropy"}),
 )
 WITH_LOGITS = Remedy(
-    "Use the loss that takes raw scores.",
+    "Use the loss that expects logits.",
     "loss_fn = nn.BCEWithLogitsLoss()",
     Patch("replace-loss", {"loss": "binary with logits"}),
 )
@@ -32,15 +32,15 @@ def logits_into_bce(
     *,
     slack: float = 1e-6,  # rounding of a sigmoid in single precision
 ) -> Iterator[Finding]:
-    """The loss takes the logarithm of the outputs, but they are raw scores and not probabilities.
+    """The loss expects probabilities, but the outputs are logits.
 
-    nbdebug hands the loss made-up outputs: one whose gradient follows 1/p and 1/(1-p) expects probabilities. Then it
-    scales the last layer up and down and looks whether the outputs stay between 0 and 1.
+    nbdebug evaluates the loss on synthetic outputs: a gradient that follows 1/p and 1/(1-p) means that it expects
+    probabilities. Then it scales the last layer up and down and checks whether the outputs stay between 0 and 1.
 
-    Why it matters: outside of 0…1 the logarithm does not exist. torch's BCELoss stops with an error there; a loss
-    written by hand gives NaN, or no gradient where it clamps.
+    Why it matters: outside of 0…1 the logarithm is undefined. `BCELoss` raises an error there; a custom loss returns
+    NaN, or no gradient where it clamps.
 
-    What to try: use the loss that takes logits, or end the model with a sigmoid (a softmax for exclusive classes).
+    What to try: use the loss that expects logits, or end the model with a sigmoid (a softmax for exclusive classes).
     """
     heads = [head for head in response.heads if head.family == "probabilities"]
     if not heads:
@@ -53,9 +53,9 @@ def logits_into_bce(
         many = head.target is not None and head.target.shape != head.shape and head.classes > 1
         remedy = CROSS_ENTROPY if many else WITH_LOGITS
         yield Finding(
-            f"{response.begins} expects probabilities, but {head.place} ({head.module}) gives values between "
-            f"{head.seen_low:.3g} and {head.seen_high:.3g}"
-            + ("." if outside else "; they are within 0 and 1 only by luck, nothing keeps them there."),
+            f"{response.begins} expects probabilities, but `{head.place}` ({head.module}) outputs values from "
+            f"{head.seen_low:.3g} to {head.seen_high:.3g}"
+            + ("." if outside else "; nothing keeps them between 0 and 1."),
             where=head.place,
             severity="bug" if outside and not response.assumed else "suspect",
             evidence={
@@ -69,7 +69,7 @@ def logits_into_bce(
             remedies=(
                 remedy,
                 Remedy(
-                    "Or squash the outputs.",
+                    f"Apply a {'softmax' if many else 'sigmoid'} to the outputs.",
                     f"return scores.{'softmax(dim=1)' if many else 'sigmoid()'}",
                     Patch("put-behind-model", {"function": "softmax" if many else "sigmoid"}),
                 ),

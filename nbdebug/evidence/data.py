@@ -132,7 +132,7 @@ class LoaderSweep:
 
     @property
     def says(self) -> str:
-        """Say how much was seen, of how much, and how it was chosen."""
+        """Return how many samples were read, of how many, and how they were chosen."""
         if self.way == "all":
             return f"all {self.seen} samples"
         of = f" of {self.total}" if self.total is not None else ""
@@ -154,8 +154,8 @@ class LoaderSweep:
         return found
 
     def require(self, least: int = 1) -> None:
-        """Refuse to say anything about fewer samples than asked."""
+        """Raise NotApplicable if there are too few samples."""
         if self.seen == 0 or not self.ordered.sizes:
-            raise NotApplicable("no batch could be drawn; see empty-loader and sample-fails")
+            raise NotApplicable("no batch could be loaded; see empty-loader and sample-fails")
         if self.seen < least:
-            raise NotApplicable(f"only {self.seen} samples were seen; {least} are needed to say anything")
+            raise NotApplicable(f"only {self.seen} samples are available; {least} are needed")

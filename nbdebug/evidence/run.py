@@ -75,11 +75,11 @@ class LossCourse:
     values: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def require_progress(self) -> None:
-        """Refuse to judge a loss that measures no progress."""
+        """Raise NotApplicable if the loss does not measure progress."""
         if self.others:
-            raise NotApplicable("models that train against each other push each other's losses up")
+            raise NotApplicable("the losses of models that train against each other do not measure progress")
         if self.makes_data:
-            raise NotApplicable("the model acts between the steps and makes its data: its loss measures no progress")
+            raise NotApplicable("the model generates its own data between steps: its loss does not measure progress")
 
     @property
     def range(self) -> float:

@@ -29,11 +29,11 @@ LABELLED, FEWEST = 400, 60  # samples whose class simple models predict
 def augmentation(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Augmentation:
     """Read some samples many times and see whether each can still be told from the others."""
     if not rereading.random:
-        raise NotApplicable("reading a sample again gives the same values: there is no random augmentation")
+        raise NotApplicable("reading a sample again returns the same values: there is no random augmentation")
     if rereading.target_random:
-        raise NotApplicable("a sample gets another target at every reading: each one is made anew")
+        raise NotApplicable("a sample gets a new target at every read: it is generated on the fly")
     if samples.train.kind == "none":
-        raise NotApplicable("there is no target that augmentation could hide")
+        raise NotApplicable("there is no target")
     reader = fresh_reader(subject.feed, subject.wrap)
     assert reader is not None  # it was there for the rereading
     chosen = _spread(samples)

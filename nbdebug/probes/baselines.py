@@ -40,11 +40,11 @@ def baselines(samples: Samples, control: Control) -> Baselines:
     """Let nearest neighbours, a linear model and a forest predict the labels of samples they have not seen."""
     table = samples.train
     if table.kind not in ("classes", "numbers", "several") or table.labels is None:
-        raise NotApplicable("the targets are not one answer for each sample")
+        raise NotApplicable("the targets are not one value per sample")
     if table.target_is_input:
-        raise NotApplicable("the target has the shape of the input, so that there are no labels to predict")
+        raise NotApplicable("the target has the shape of the input, so there are no labels to predict")
     if len(table) < FEWEST:
-        raise NotApplicable(f"{len(table)} samples are too few for a test with simple models")
+        raise NotApplicable(f"{len(table)} samples are too few to evaluate simple models")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = _predicted(table, control)

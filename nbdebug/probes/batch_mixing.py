@@ -52,16 +52,18 @@ def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
         if reference.predicted is None:
             raise NotApplicable("the model returns no tensor")
         if samples.count < 3:
-            raise NotApplicable(f"the batch has {samples.count} samples; 3 are needed to see one change another")
+            raise NotApplicable(
+                f"the batch has {samples.count} samples; 3 are needed to test whether one affects another"
+            )
         again = record(twin, samples.batch, whole=whole)
         changed, masks = _changed(twin, samples, reference, whole)
     noise = _spill_of([reference, again], [torch.zeros(samples.count, dtype=torch.bool)], samples.count)
     influence = _spill_of([reference, *changed], masks, samples.count)
     if influence is None or noise is None:
-        raise NotApplicable("the output has no dimension for the samples")
+        raise NotApplicable("the output has no batch dimension")
     place = _first(reference, changed, again, masks, samples.count) if influence > TELLS else None
     if place is not None and place.path == "model" and place.before:
-        raise NotApplicable("your own code mixes the samples before the model sees them")
+        raise NotApplicable("your code mixes the samples before the model receives them")
     return BatchMixing(
         influence=influence,
         noise=noise,

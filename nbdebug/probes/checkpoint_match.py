@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 def checkpoint_match(subject: Subject) -> CheckpointMatch:
     """Compare every tensor of the model with its counterpart in the checkpoint, by name and by value."""
     if subject.checkpoint is None:
-        raise NotApplicable("no checkpoint was given (checkpoint=…)")
+        raise NotApplicable("no checkpoint was passed (checkpoint=…)")
     theirs = checkpoint_tensors(subject.checkpoint)
     lazy = (nn.UninitializedParameter, nn.UninitializedBuffer)
     state = unwrap(subject.model).state_dict()

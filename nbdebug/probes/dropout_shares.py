@@ -40,7 +40,7 @@ def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShar
         control.progress(index / PASSES, "counting dropped values")
         runs.append(_constant_shares(twin, batch))
     if not calm:
-        raise NotApplicable("no module of the model gives a tensor")
+        raise NotApplicable("no module of the model returns a tensor")
     places = []
     for place, (still, count) in calm.items():
         seen = [run[place][0] for run in runs if place in run]

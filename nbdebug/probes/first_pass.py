@@ -76,7 +76,7 @@ def first_pass(twin: Twin, trial: TrialRun) -> FirstPass:
     with tapped(twin.model, after=recorder.after):
         outcome = twin.run(batch)
     if not isinstance(outcome.loss, torch.Tensor) or outcome.loss.numel() != 1:
-        raise NotApplicable("the loss is not one number")
+        raise NotApplicable("the loss is not a scalar")
     if outcome.loss.requires_grad:
         outcome.loss.backward()
     task = task_of(outcome.output, batch)

@@ -120,12 +120,12 @@ def _is_orthogonal(weight: torch.Tensor) -> bool:
 def _freshness(subject: Subject, facts: list[WeightFacts]) -> tuple[bool, str]:
     """Judge the whole model: by what training leaves behind, then by the values of the weights."""
     if any(state for state in getattr(subject.optimizer, "state", {}).values()):
-        return False, "the optimizer has taken steps"
+        return False, "the optimizer has already taken steps"
     counters = [b for n, b in subject.model.named_buffers() if n.endswith("num_batches_tracked") and b is not None]
     if counters and max(int(counter) for counter in counters) > 0:
-        return False, "batch statistics were gathered"
+        return False, "running statistics were already updated"
     telling = [fact for fact in facts if math.prod(fact.shape) >= 200]
     fresh = [fact for fact in telling if fact.looks_fresh]
     if len(fresh) < 0.5 * len(telling):
-        return False, f"{len(telling) - len(fresh)} of {len(telling)} weights follow no usual recipe"
-    return True, f"{len(fresh)} of {len(telling)} weights look as a recipe makes them"
+        return False, f"{len(telling) - len(fresh)} of {len(telling)} weights match no standard initialization"
+    return True, f"{len(fresh)} of {len(telling)} weights match a standard initialization"

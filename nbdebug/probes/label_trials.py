@@ -34,7 +34,7 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
     """Give the loss labels from outside of its classes, and see what it does with each."""
     sweep.require()
     if len(sweep.targets) != 1:
-        raise NotApplicable("the batch has no target of its own, or several")
+        raise NotApplicable("the batch has no separate target, or several")
     part, batch = sweep.targets[0], twin.batch().head(SAMPLES)
     target = next(iter(batch.targets.values()))
     try:
@@ -42,9 +42,9 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
             box = open_box(twin, batch)
         path, output = _head_of(box)
     except (NbdebugError, IndexError) as why:
-        return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model gives no output")
+        return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model returns no output")
     except Exception as failure:
-        return LabelTrials(part.name, reason=f"the model does not run ({type(failure).__name__}: {failure})")
+        return LabelTrials(part.name, reason=f"the model fails ({type(failure).__name__}: {failure})")
     error = _error(box)
     found = LabelTrials(part.name, error=error, dtype=part.dtype, low=part.low, high=part.high)
     if error:

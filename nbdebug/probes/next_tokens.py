@@ -54,7 +54,7 @@ def _sequence(batch: Batch) -> _Sequence:
     """Find an input that the target is the next step of, or the same as."""
     target = batch.target if batch.has_target else None
     if not isinstance(target, torch.Tensor) or target.dim() < 2:
-        raise NotApplicable("the targets are no sequences, so no next step is predicted")
+        raise NotApplicable("the targets are not sequences, so no next step is predicted")
     best: list[_Sequence] = []
     for name, tensor in batch.inputs.items():
         if tensor.shape != target.shape or tensor.dtype != target.dtype:
@@ -128,7 +128,7 @@ def _leak(twin: Twin, batch: Batch, found: _Sequence) -> FutureInfluence:
     nothing = [torch.zeros(found.length, dtype=torch.bool)]
     influence, noise = _spill([reference, *changed], masks), _spill([reference, again], nothing)
     if influence is None or noise is None:
-        raise NotApplicable("the output has no dimension for the steps")
+        raise NotApplicable("the output has no time dimension")
 
     def leaks(values: tuple[torch.Tensor, ...]) -> bool:
         before, repeated, *after = values
@@ -156,7 +156,7 @@ def _unshifted(twin: Twin, batch: Batch, found: _Sequence) -> FutureInfluence:
     with torch.no_grad():
         seen = _leak(twin, batch, found)
         if seen.influence > TELLS:
-            raise NotApplicable("the target is the input, and the model sees all of it: it reconstructs")
+            raise NotApplicable("the target is the input, and the model sees all of it, as an autoencoder does")
         changed = record(twin, _with_other_future(batch, found, 1)).predicted
         reference = record(twin, batch).predicted
     if changed is None or reference is None or torch.equal(changed, reference):

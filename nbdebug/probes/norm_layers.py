@@ -23,7 +23,7 @@ def norm_layers(twin: Twin, subject: Subject) -> Norms:
     """Run one batch in training mode and see what becomes of running statistics."""
     layers = {path: module for path, module in paths_of(twin.model).items() if _normalises(module)}
     if not layers:
-        raise NotApplicable("no module normalises over the batch")
+        raise NotApplicable("no module normalizes over the batch")
     batch = twin.batch()
     modes = {path: bool(module.training) for path, module in layers.items()}
     handed = bool(twin.model.training)

@@ -31,7 +31,7 @@ def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
     """Call the training step again and again and see what becomes of gradients, weights and memory."""
     require_run(trial)
     if twin.train_step is None:
-        raise NotApplicable("no train_step was given, so the loop cannot be looked at")
+        raise NotApplicable("no train_step was passed, so the loop cannot be observed")
     twin.ready_to_train()
     notes, batches = _Notes(twin), twin.batches(CALLS)
     calls: list[LoopStep] = []

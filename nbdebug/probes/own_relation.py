@@ -37,14 +37,14 @@ def own_relation(
     if simple is not None and simple.p < 0.01:  # as the check judges it
         raise NotApplicable("simple models find the relation")
     if samples.train.kind == "none" or samples.train.target_is_input:
-        raise NotApplicable("there is no target apart from the input")
+        raise NotApplicable("there is no target separate from the input")
     if twin.subject.whole_batches:
-        raise NotApplicable("the model takes whole batches only, so no samples can be compared with others")
+        raise NotApplicable("the model only runs on whole batches, so samples cannot be held out")
     batches = _batches(twin, control)
     used = max(2, min(2 * len(batches) // 3, TRAINED_ON // max(1, batches[0].size if batches else 1)))
     learned, judged = batches[:used], batches[used:]
     if len(batches) < 3 or sum(batch.size for batch in judged) < 4 * CHUNK:
-        raise NotApplicable("too few samples to train on some and judge on others")
+        raise NotApplicable("too few samples to train on some and evaluate on others")
     twin.ready_to_train()
     course = _Course()
     try:

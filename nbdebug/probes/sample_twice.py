@@ -26,7 +26,7 @@ def sample_twice(subject: Subject, control: Control) -> Rereading:
     if first is None or second is None:
         raise NotApplicable("samples cannot be read by index")
     if not first.is_copy:
-        raise NotApplicable("the data set is too large to copy, and reading may change it")
+        raise NotApplicable("the dataset is too large to copy, and reading may modify it")
     total = subject.feed.total or 0
     order = np.random.default_rng(0).permutation(min(total, 1_000_000))[: 2 * SAMPLES].tolist()
     half = (len(order) + 1) // 2
@@ -37,7 +37,7 @@ def sample_twice(subject: Subject, control: Control) -> Rereading:
             tally.look(first, second, index, order[min(half + number, len(order) - 1)])
     after = first.stored()
     changed = sum(a != b for a, b in zip(before, after, strict=False))
-    return tally.evidence((f"{changed} array{'s' * (changed > 1)} held by the data set",) if changed else ())
+    return tally.evidence((f"{changed} array{'s' * (changed > 1)} of the dataset",) if changed else ())
 
 
 class _Tally:

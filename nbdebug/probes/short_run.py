@@ -33,7 +33,7 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
     loading, raw = _timed_draw(twin)
     batches = [twin.subject.wrap(item).to(twin.device) for item in raw]
     if not batches:
-        raise NotApplicable("the loader gives no batch")
+        raise NotApplicable("the loader yields no batches")
     fit_before, loss_before = fit_of(twin, batches[0]), _loss(twin, batches)
     losses, ratios, seconds = _train(twin, batches, control)
     loader = twin.subject.feed.loader

@@ -112,9 +112,9 @@ class _Run:
             self.loss = _by_hand(twin, batch)
         self.stage = "loss"
         if not isinstance(self.loss, torch.Tensor):
-            raise TypeError("no loss came back, or one that is not a number")
+            raise TypeError("the loss is None or not a tensor")
         if self.loss.numel() != 1:
-            raise ValueError(f"the loss has the shape {tuple(self.loss.shape)}; backward needs one number")
+            raise ValueError(f"the loss has shape {tuple(self.loss.shape)}; backward requires a scalar")
 
 
 def _by_hand(twin: Twin, batch: Batch) -> Any:
@@ -213,7 +213,7 @@ def _where_rows_change(twin: Twin, batch: Batch) -> dict[str, Any]:
         return {}
     event = events[kept[-1] + 1]
     rows = event.tensors[0].shape[0] if event.tensors[0].dim() else 0
-    return {"where": event.path, "detail": f"{batch.size} samples become {rows} rows {place_at(event)}"}
+    return {"where": event.path, "detail": f"the batch dimension changes from {batch.size} to {rows} {place_at(event)}"}
 
 
 def _about_backward(error: str, twin: Twin, batch: Batch) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _about_backward(error: str, twin: Twin, batch: Batch) -> dict[str, Any]:
             path, _, name = held[0].rpartition(".")
             return {
                 "where": path or "model",
-                "detail": f"{held[0]} keeps the graph of the batch before",
+                "detail": f"{held[0]} keeps the autograd graph of the previous batch",
                 "fits": [f"self.{name}.detach()"],
             }
     if "inplace operation" in error:
@@ -232,7 +232,7 @@ def _about_backward(error: str, twin: Twin, batch: Batch) -> dict[str, Any]:
             return {
                 "where": mutation.where,
                 "source": mutation.source,
-                "detail": f"`{mutation.operation}` in {mutation.where} changes in place what the backward pass of "
-                f"{mutation.needed_by} needs",
+                "detail": f"`{mutation.operation}` in `{mutation.where}` modifies in place a tensor that the backward "
+                f"pass of `{mutation.needed_by}` needs",
             }
     return {}

@@ -47,7 +47,7 @@ def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity
         if control.is_over or not tallies:
             raise
     if not tallies:
-        raise NotApplicable("no layer with an activation behind it was seen")
+        raise NotApplicable("no layer with an activation after it was called")
     total = twin.subject.feed.total
     facts = tuple(tally.facts(path) for path, tally in tallies.items())
     return UnitActivity(facts, seen, total is not None and seen >= total)

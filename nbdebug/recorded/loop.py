@@ -47,7 +47,7 @@ def loop_facts_recorded(recording: Recording) -> LoopFacts:
     tally = recording.tally
     waited = tally.training_passes if not tally.backwards else tally.backwards
     if tally.steps < LEAST and not (tally.steps == 0 and waited >= PATIENCE):
-        raise NotApplicable(f"{tally.steps} steps were seen; {LEAST} are needed to speak of a habit")
+        raise NotApplicable(f"{tally.steps} steps were observed; {LEAST} are needed")
     if not tally.steps and tally.strangers and tally.backwards:
         raise NotApplicable("the optimizer that steps holds another model; see parameters-missing-from-optimizer")
     idle = max(tally.steps_without_gradient, tally.steps_without_backward if not tally.backwards else 0)
@@ -75,7 +75,7 @@ def lost_passes_recorded(recording: Recording) -> LostPasses:
     counts = dict(recording.tally.lost_passes)
     judged = sum(counts.values())
     if judged < LEAST:
-        raise NotApplicable(f"the gradients of {judged} of the first steps were looked at closely; {LEAST} are needed")
+        raise NotApplicable(f"the gradients of {judged} of the first steps were recorded; {LEAST} are needed")
     lost = {number: steps for number, steps in counts.items() if number}
     return LostPasses(judged, sum(lost.values()), max(lost, key=lambda number: lost[number], default=0))
 
@@ -85,7 +85,7 @@ def optimizer_coverage_recorded(recording: Recording) -> OptimizerCoverage:
     """Give which of the parameters that get gradients are held by the optimizers that step."""
     coverage = recording.coverage
     if coverage is None or max(recording.steps, sum(count for _, count in recording.tally.strangers)) < LEAST:
-        raise NotApplicable(f"{recording.steps} steps were seen; {LEAST} are needed to speak of a habit")
+        raise NotApplicable(f"{recording.steps} steps were observed; {LEAST} are needed")
     return coverage
 
 
@@ -172,7 +172,7 @@ def step_modes_recorded(recording: Recording) -> StepModes:
     if not sensitive:
         raise NotApplicable("the model behaves the same in training and in eval mode")
     if tally.steps < LEAST:
-        raise NotApplicable(f"{tally.steps} steps were seen; {LEAST} are needed to speak of a habit")
+        raise NotApplicable(f"{tally.steps} steps were observed; {LEAST} are needed")
     mode = recording.training.values
     ends_so = bool(mode[0] == 1) and not mode[-max(LEFT, len(mode) // 10) :].any() if len(mode) > LEFT else False
     is_habit = tally.steps_in_eval_mode > tally.steps / 2 or ends_so

@@ -85,7 +85,7 @@ def unit_activity_recorded(recording: Recording) -> UnitActivity:
     owners = {parameter.layer for parameter in recording.parameters.values()}
     layers = [layer for layer in recording.layers.values() if layer.path not in owners and len(layer.zeros) >= LOOKS]
     if not layers and not recording.silent:
-        raise NotApplicable(f"no activation was looked at {LOOKS} times")
+        raise NotApplicable(f"no activation was recorded {LOOKS} times")
     facts = [_of_silent(one) for one in recording.silent]
     dead = {one.path for one in recording.silent if one.dead == one.units}
     after_dead = False  # what comes behind a dead layer gives zeros as well
@@ -96,7 +96,7 @@ def unit_activity_recorded(recording: Recording) -> UnitActivity:
             facts.append(UnitFacts(layer.path, layer.module, 1, told, 0, 0.0, False, math.nan, math.nan))
         after_dead = is_dead
     looks = min((len(layer.zeros.since(recording.steps // 2)) for layer in layers), default=0)
-    return UnitActivity(tuple(facts), looks, all_seen=True, unit="looks", learns=_learns(recording.loss))
+    return UnitActivity(tuple(facts), looks, all_seen=True, unit="measurements", learns=_learns(recording.loss))
 
 
 def _gives_zeros(layer: LayerSeries, since: int) -> bool:
@@ -105,8 +105,8 @@ def _gives_zeros(layer: LayerSeries, since: int) -> bool:
 
 
 def _of_silent(one: SilentUnits) -> UnitFacts:
-    behind = f"behind {one.module}"
-    return UnitFacts(one.path, behind, one.units, one.dead, 0, 0.0, False, one.low, one.high, samples=one.samples)
+    place = f"after {one.module}"
+    return UnitFacts(one.path, place, one.units, one.dead, 0, 0.0, False, one.low, one.high, samples=one.samples)
 
 
 def _learns(loss: Series) -> bool:

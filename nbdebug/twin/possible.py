@@ -34,7 +34,7 @@ def share_of_possible(twin: Twin, batch: Batch) -> Fit | None:
     if losses is None or _one_will_do(*losses[1:]):
         return None  # the loss wants the same answer for all, so that nothing can be told from it
     now, common, least = losses
-    return Fit("of what the loss allows", (common - now) / (common - min(least, now)), 0.0)
+    return Fit("achievable loss reduction", (common - now) / (common - min(least, now)), 0.0)
 
 
 def one_answer_will_do(twin: Twin, batch: Batch) -> bool:

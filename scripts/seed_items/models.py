@@ -10,7 +10,7 @@ MODELS = (
     ),
     ("D1d", "Duplicates, bad data, corrupted labels", "check:duplicate-samples check:noisy-labels check:sample-fails"),
     ("D1e", "Centre and scale the data", "check:unnormalised-inputs check:feature-scales-apart"),
-    ("D1f", "Imbalance and bias; sample more or fewer", "check:class-imbalance remedy:class-imbalance:draw"),
+    ("D1f", "Imbalance and bias; sample more or fewer", "check:class-imbalance remedy:class-imbalance:oversample"),
     ("D2", "Overfit a few samples without regularisation", "check:batch-not-memorised question:simplified"),
     ("D3", "Begin with a simple model and let it grow", "question:simplified nbdebug.starter"),
     ("D4a", "Underfitting or overfitting: k-fold, training and validation loss", "nbdebug.k_fold nbdebug.decompose"),

@@ -98,4 +98,4 @@ def test_thousands_of_blank_samples_are_counted() -> None:
     report = nbdebug.diagnose(**setup(images, torch.arange(4000) % 10), checks=["constant-inputs"], progress=False)
     result = report.result("constant-inputs")
     assert [finding.severity for finding in result.findings] == ["suspect"]
-    assert "10 different answers" in result.findings[0].says
+    assert "10 different targets" in result.findings[0].says

@@ -190,7 +190,7 @@ def test_estimators_and_reversals_are_meant() -> None:
 
 def test_names_the_argument() -> None:
     (finding,) = result(**sign_of_the_weight()).findings
-    assert "'weight'" in finding.says and "other way" in finding.says
+    assert "`weight`" in finding.says and finding.evidence["given / measured"] < 0
 
 
 def test_nothing_to_say_without_such_functions() -> None:

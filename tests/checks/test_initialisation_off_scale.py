@@ -69,7 +69,7 @@ def test_a_layer_that_training_makes_up_for_is_noted() -> None:
         model[2].weight.mul_(500)
     report = nbdebug.diagnose(**setup(model), checks=["initialisation-off-scale"], progress=False)
     (finding,) = report.findings
-    assert finding.where == "2" and "brought to scale, the loss begins at" in finding.says
+    assert finding.where == "2" and "(initially " in finding.says
     assert finding.severity == "note" or finding.evidence["gain"] > 0
 
 

@@ -76,4 +76,4 @@ def test_a_failed_expectation_is_not_explained_as_a_fault_of_the_layer() -> None
     with nbdebug.tap(network, "0").expect(high=-1e9), pytest.raises(nbdebug.ExpectationFailed) as caught:
         network(torch.randn(2, 4))
     explanation = " ".join(str(nbdebug.explain_error(caught.value)).split())
-    assert "What would fit" not in explanation and "expected values of at most" in explanation
+    assert "Possible fix" not in explanation and "expected values of at most" in explanation

@@ -114,7 +114,7 @@ def test_devices_that_do_not_mix() -> None:
 def test_labels_out_of_range(loss_fn: Any) -> None:
     found = explained(lambda: step(Net(), loss_fn, LABELS + 1))
     assert found.kind == "label" and found.where == "loss_fn"
-    assert "labels go from 1 to 4, and the outputs have the shape (6, 4)" in found.says
+    assert "labels range from 1 to 4, and the outputs have shape (6, 4)" in found.says
     assert "target - 1" in str(found)
 
 

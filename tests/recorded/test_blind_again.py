@@ -345,7 +345,7 @@ def test_a_loss_that_rises_slowly_is_told_in_a_whole_sentence() -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.002, maximize=True)
     found = judged(watched(model, optimizer, steps=300)["recording"]).findings
     flat = next(finding for finding in found if finding.check == "loss-flat")
-    assert flat.says.startswith("The loss was 2.") and flat.says.endswith("in the last: it did not fall.")
+    assert flat.says.startswith("The loss does not fall: 2.") and flat.says.endswith("in the last (no decrease).")
 
 
 def test_what_nobody_moves_is_not_said_to_be_moved() -> None:
