@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nbdebug.arbitration import Experiment, tell_apart
 from nbdebug.decision_tree import tree_order
 from nbdebug.finding import Finding
-from nbdebug.session import Session
+from nbdebug.session import STOPPED, Session
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 
@@ -42,6 +42,7 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
     def start(self, jobs: Iterable[str | Trial | Experiment | Decompose]) -> None:
         """Put jobs into the queue; the time limit begins with each call."""
         self.session.control.allow(self._time_limit)
+        self.session.journal.retract(STOPPED)  # that an earlier run was stopped says nothing about this one
         super().start(jobs)
 
     def _run(self, job: str | Trial | Experiment | Decompose) -> None:
@@ -61,3 +62,4 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
     def _undone(self, job: str | Trial | Experiment | Decompose) -> None:
         if isinstance(job, str):
             self.session.journal.forget({job})
+            self.session.journal.retract(STOPPED)  # it only gave way, and is run again
