@@ -6,7 +6,7 @@ import base64
 import hashlib
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -21,7 +21,7 @@ from nbdebug.report.links import link_to
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
 from nbdebug.report.report import Report
-from nbdebug.report.verdict import part_line, tally, verdict
+from nbdebug.report.verdict import extent, part_line, tally, verdict
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,9 +59,13 @@ def result_fragments(report: Report, *, running: bool = False) -> tuple[str, str
     return answer, "" if running else _render("others.html", report, False, None, key=_key(report))
 
 
-def part_fragment(report: Report, part: str) -> str:
-    """Return what one step or stage found, without a headline: it is no verdict on the model."""
-    return _render("part.html", report, False, None, key=_key(report), line=part_line(report, part))
+def part_fragment(report: Report, part: str, explained_by: Mapping[str, str]) -> str:
+    """Return what one step or stage found, without a headline: it is no verdict on the model.
+
+    `explained_by` names the cause, found elsewhere or here, by the check whose finding it accounts for.
+    """
+    line = part_line(report, part)
+    return _render("part.html", report, False, None, key=_key(report), line=line, explained_by=explained_by)
 
 
 def _key(report: Report) -> str:
@@ -94,7 +98,8 @@ def _render(
             outline=outline(shown),
             style=_resource("style.css"),
             words=words,
-            count=tally(shown),
+            count=(count := tally(shown)),
+            extent=extent(count, running=running),
             verdict=verdict(shown, running=running),
             running=running,
             left_out=LEFT_OUT,

@@ -10,7 +10,7 @@ from nbdebug.report.words import clean_text, plural, shortened
 if TYPE_CHECKING:
     from nbdebug.report.report import Report
 
-__all__ = ["Tally", "part_line", "tally", "verdict"]
+__all__ = ["Tally", "extent", "part_line", "tally", "verdict"]
 
 MAX_NAMES = 3  # of checks that crashed
 
@@ -64,9 +64,11 @@ def tally(report: Report) -> Tally:
 def verdict(report: Report, *, running: bool = False) -> str:
     """Return one true sentence on the whole report; a run that is not complete says so first."""
     count = tally(report)
-    extent = _extent(count, running)
-    says = _cause(report) if report.alarms else _no_problem(report, count, bool(extent))
-    return f"{extent}: {says}" if extent else f"{says[:1].upper()}{says[1:]}"
+    if running and not report.alarms:  # without counts, which would be out of date at once
+        return "Running: no problems found so far."
+    done = extent(count, running=running)
+    says = _cause(report, bool(done)) if report.alarms else _no_problem(report, count, bool(done))
+    return f"{done}: {says}" if done else f"{says[:1].upper()}{says[1:]}"
 
 
 def part_line(report: Report, part: str) -> str:
@@ -78,8 +80,8 @@ def part_line(report: Report, part: str) -> str:
     return f"This {part}: {', '.join(parts)}."
 
 
-def _extent(count: Tally, running: bool) -> str:
-    """Say how much of the run is done; empty where all of it is."""
+def extent(count: Tally, *, running: bool = False) -> str:
+    """Return in words how much of the run is done; empty where all of it is."""
     if running:
         return "Running"
     if not count.not_run:
@@ -89,19 +91,16 @@ def _extent(count: Tally, running: bool) -> str:
 
 
 def _no_problem(report: Report, count: Tally, so_far: bool) -> str:
-    counts = str(count)
-    if not count.passed and not report.findings:
-        return f"nothing could be checked{' so far' if so_far else ''}{f' ({counts})' if counts else ''}."
-    counts = ", ".join(part for part in (counts, _notes(report)) if part)
-    return f"no problems found so far ({counts})." if so_far else f"no problems found: {counts}."
+    notes = plural(len(report.findings), "note") if report.findings else ""
+    counts = ", ".join(part for part in (str(count), notes) if part)
+    says = "no problems found" if count.passed or notes else "nothing could be checked"
+    if so_far:
+        return f"{says} so far ({counts})." if counts else f"{says} so far."
+    return f"{says}: {counts}." if counts else f"{says}."
 
 
-def _notes(report: Report) -> str:
-    return plural(len(report.findings), "note") if report.findings else ""
-
-
-def _cause(report: Report) -> str:
+def _cause(report: Report, so_far: bool) -> str:
     first, others = report.alarms[0], len(report.alarms) - 1
     place = f" at {shortened(clean_text(first.where), 80)}" if first.where else ""
     rest = f", and there {'is' if others == 1 else 'are'} {plural(others, 'more finding')}" if others else ""
-    return f"the likeliest cause is {clean_text(first.check)}{place}{rest}."
+    return f"{'so far ' if so_far else ''}the likeliest cause is {clean_text(first.check)}{place}{rest}."

@@ -42,7 +42,7 @@ class Face:
             layout=widgets.Layout(width="auto", max_width="460px"),
         )
         self.question, self.why, self.status = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row())
+        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row(height="10px"))
         self.run_step, self.run_all = _button("Run this step", "primary"), _button("Run everything")
         self.skip, self.stop, self.go = _button("Skip"), _button("Cancel"), _button("Go there")
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))

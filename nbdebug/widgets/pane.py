@@ -147,7 +147,8 @@ class Pane:
         findings = [finding for finding in whole.findings if finding.check in self.checks]
         not_run = tuple(check for check in whole.not_run if check in self.checks)
         shown = replace(whole, findings=findings, results=results, not_run=not_run, notes=[])
-        self.face.show_result(part_fragment(shown, self._part), self._trials(findings))
+        explained_by = {check: cause.check for cause in whole.alarms for check in cause.explains}
+        self.face.show_result(part_fragment(shown, self._part, explained_by), self._trials(findings))
 
     def _trials(self, findings: list[Finding]) -> list[Trial]:
         """Return a button's text and action for each fix that can be tried on a copy."""
