@@ -38,13 +38,15 @@ class Tally:
 
     def __str__(self) -> str:
         """Return the counts that say what the absence of findings is based on."""
-        parts = [f"{plural(self.passed, 'check')} passed"] if self.passed else []
-        parts += [f"{self.not_applicable} not applicable"] if self.not_applicable else []
-        if self.crashed:
-            names = ", ".join(clean_text(check) for check in self.crashed[:MAX_NAMES])
-            more = f", and {len(self.crashed) - MAX_NAMES} more" if len(self.crashed) > MAX_NAMES else ""
-            parts.append(f"{len(self.crashed)} crashed ({names}{more})")
-        return ", ".join(parts)
+        names = ", ".join(clean_text(check) for check in self.crashed[:MAX_NAMES])
+        more = f", and {len(self.crashed) - MAX_NAMES} more" if len(self.crashed) > MAX_NAMES else ""
+        counts = {
+            "passed": self.passed,
+            "not applicable": self.not_applicable,
+            f"crashed ({names}{more})": len(self.crashed),
+        }
+        parts = [(number, says) for says, number in counts.items() if number]
+        return ", ".join(f"{number if i else plural(number, 'check')} {says}" for i, (number, says) in enumerate(parts))
 
 
 def tally(report: Report) -> Tally:

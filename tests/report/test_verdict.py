@@ -27,7 +27,7 @@ def test_what_crashed_is_named() -> None:
     crashes = [Result(f"crash-{n}", "crashed", reason="ValueError: no") for n in range(5)]
     assert verdict(report(crashes[0])) == "No problems found: 3 checks passed, 1 crashed (crash-0)."
     assert verdict(report(*crashes)).endswith("5 crashed (crash-0, crash-1, crash-2, and 2 more).")
-    assert verdict(Report([], crashes[:1])) == "Nothing could be checked: 1 crashed (crash-0)."
+    assert verdict(Report([], crashes[:1])) == "Nothing could be checked: 1 check crashed (crash-0)."
 
 
 @pytest.mark.parametrize("reason", ["cancelled by the user", "interrupted", "the time limit was reached"])
@@ -58,6 +58,7 @@ def test_a_running_one_is_not_the_last_word() -> None:
 
 def test_a_part_says_what_it_tested_and_nothing_about_the_model() -> None:
     assert part_line(report(NO_LOADER), "step") == "This step: 3 checks passed, 1 not applicable."
+    assert part_line(Report([], [NO_LOADER]), "step") == "This step: 1 check not applicable."
     for part in (healthy(), small(), report(not_run=("later",))):
         shown = part_fragment(part, "stage", {})
         assert "This stage: " in shown and "<h1" not in shown and "No problems" not in shown
