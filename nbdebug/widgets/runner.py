@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nbdebug.arbitration import Experiment, tell_apart
+from nbdebug.control import CANCELLED
 from nbdebug.decision_tree import tree_order
 from nbdebug.finding import Finding
 from nbdebug.session import STOPPED, Session
@@ -44,6 +45,12 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
         self.session.control.allow(self._time_limit)
         self.session.journal.retract(STOPPED)  # that an earlier run was stopped says nothing about this one
         super().start(jobs)
+
+    def cancel(self) -> None:
+        """Stop what runs and forget what waits; the report says so, also where no check is marked as stopped."""
+        if any(isinstance(job, str) for job in self._queue):  # and not a fix that is tried
+            self.session.journal.note(f"{STOPPED}{CANCELLED}.")
+        super().cancel()
 
     def _run(self, job: str | Trial | Experiment | Decompose) -> None:
         self.outcome = ""

@@ -9,13 +9,13 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.arbitration import arbitrate
-from nbdebug.control import CANCELLED, Control
+from nbdebug.control import Control
 from nbdebug.decision_tree import checks_for, stages, tree_order
 from nbdebug.errors import NbdebugError
 from nbdebug.finding import SKIPPED_BY_USER, Finding, Result
 from nbdebug.journal import Event
 from nbdebug.report import Report
-from nbdebug.session import STOPPED, Session
+from nbdebug.session import Session
 from nbdebug.show.output import Output, live_forms
 from nbdebug.subject import Subject
 from nbdebug.widgets.bounds import Bounds
@@ -233,8 +233,6 @@ class Wizard:
 
     def _cancel(self) -> None:
         self.face.say("stopping")
-        if self.runner.is_busy:  # also where it is between two checks, of which none is then marked as stopped
-            self.session.journal.note(f"{STOPPED}{CANCELLED}.")
         self.runner.cancel()
 
     def _export(self) -> None:
