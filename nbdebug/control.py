@@ -10,7 +10,9 @@ from contextlib import contextmanager
 
 from nbdebug.errors import Cancelled, OutOfTime
 
-__all__ = ["Control"]
+__all__ = ["CANCELLED", "OUT_OF_TIME", "Control"]
+
+CANCELLED, OUT_OF_TIME = "cancelled by the user", "the time limit was reached"
 
 Listener = Callable[[float, str], None]
 
@@ -38,9 +40,9 @@ class Control:
         if self.interrupted.is_set():
             raise KeyboardInterrupt
         if self.cancel.is_set():
-            raise Cancelled("cancelled by the user")
+            raise Cancelled(CANCELLED)
         if self.seconds_left < 0:
-            raise OutOfTime("the time limit was reached")
+            raise OutOfTime(OUT_OF_TIME)
 
     def shared(self) -> Control:
         """Give reins for a session within this one: the same cancel and the same clock, with a listener of its own."""

@@ -121,8 +121,12 @@ def diagnose(
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
 
 
-def report_of(session: Session, *, seconds: float | None = None) -> Report:
-    """Make the report of everything that a session's journal holds; without `seconds`, its checks' own are counted."""
+def report_of(session: Session, *, seconds: float | None = None, planned: Iterable[str] = ()) -> Report:
+    """Return the report of everything that a session's journal holds; without `seconds`, its checks' own are counted.
+
+    Of the checks that are `planned`, those without a result are listed as not run.
+    """
+    known = {result.check for result in session.journal.results}
     findings = ranked(session.journal.findings, _reading_order(session))
     return Report(
         findings=findings,
@@ -136,6 +140,7 @@ def report_of(session: Session, *, seconds: float | None = None) -> Report:
         places=places_of(unwrap(session.subject.model), (finding.where for finding in findings)),
         symptom=session.journal.symptom,
         answers=session.journal.answers,
+        not_run=tuple(check for check in planned if check not in known),
     )
 
 

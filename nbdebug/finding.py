@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from nbdebug.control import CANCELLED, OUT_OF_TIME
 from nbdebug.exhibit import Exhibit, exhibit_from_dict
 from nbdebug.plain import plain
 from nbdebug.remedy import Patch, Remedy, in_code
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from nbdebug.session import Session
 
 __all__ = [
+    "INTERRUPTED",
+    "LEFT_OUT",
     "SEVERITIES",
+    "SKIPPED_BY_USER",
+    "UNDECIDED",
     "Finding",
     "Patch",
     "Place",
@@ -33,6 +38,11 @@ __all__ = [
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]
 SEVERITIES: tuple[Severity, ...] = ("bug", "suspect", "note")
+
+# Reasons of a skipped result that say that the check did not run, and not that it does not apply here.
+INTERRUPTED, LEFT_OUT, SKIPPED_BY_USER = "interrupted", "left out by quick=True", "you skipped it"
+UNDECIDED = "reached its time limit before its answer was clear"  # the end of a reason that names the experiment
+_STOPPED = (INTERRUPTED, CANCELLED, OUT_OF_TIME)
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,17 @@ class Result:
     def __str__(self) -> str:
         """Give the status with the reason behind it."""
         return f"{self.check}: {self.status}" + (f" ({self.reason})" if self.reason else "")
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the run was stopped before this check had its turn."""
+        return self.status == "skipped" and self.reason in _STOPPED
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether the check did not run to its end, which says nothing about whether it applies."""
+        left = self.reason in (LEFT_OUT, SKIPPED_BY_USER) or self.reason.endswith(UNDECIDED)
+        return self.was_stopped or (self.status == "skipped" and left)
 
     def with_findings(self, findings: tuple[Finding, ...]) -> Result:
         """Give the same result with its findings exchanged."""

@@ -66,6 +66,11 @@ class Journal:
             if text not in self.notes:
                 self.notes.append(text)
 
+    def retract(self, beginning: str) -> None:
+        """Drop the notes that begin with these words, because they no longer hold."""
+        with self._lock:
+            self.notes[:] = [note for note in self.notes if not note.startswith(beginning)]
+
     def write(self, result: Result) -> None:
         """Keep a result, in place of an older one of the same check, and tell everybody."""
         with self._lock:

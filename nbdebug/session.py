@@ -11,16 +11,16 @@ from nbdebug.control import Control
 from nbdebug.decision_tree import checked_answer, checked_answers, find_symptom
 from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime, TwinRefused, described
 from nbdebug.evidence import TrialRun
-from nbdebug.finding import Finding, Result, Status
+from nbdebug.finding import INTERRUPTED, LEFT_OUT, UNDECIDED, Finding, Result, Status
 from nbdebug.journal import Event, Journal
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
 from nbdebug.twin.witness import Witness
 
-__all__ = ["Missing", "Session"]
+__all__ = ["LEFT_OUT", "STOPPED", "Missing", "Session"]
 
-LEFT_OUT = "left out by quick=True"
+STOPPED = "The run was stopped: "  # the beginning of a note
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Session:
             reason = _why_stopped(stop)
             for check in left:
                 self.journal.write(Result(check, "skipped", reason=reason))
-            self.journal.note(f"The run was stopped: {reason}.")
+            self.journal.note(f"{STOPPED}{reason}.")
             if self.control.insisted.is_set():
                 raise
         finally:
@@ -203,7 +203,7 @@ class Session:
         except OutOfTime:
             if self.control.is_over:
                 raise
-            return Missing("skipped", f"the probe {spec.name} reached its time limit before its answer was clear")
+            return Missing("skipped", f"the probe {spec.name} {UNDECIDED}")
         except Exception as error:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
@@ -242,4 +242,4 @@ def _signed(finding: Any, spec: CheckSpec) -> Finding:
 
 
 def _why_stopped(stop: BaseException) -> str:
-    return "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)
+    return INTERRUPTED if isinstance(stop, KeyboardInterrupt) else str(stop)

@@ -93,7 +93,7 @@ def test_magics_and_own_checks() -> None:
         allow_errors=True,
     )
     assert "too-wide" in shown[2] and "8 units" in shown[2]
-    assert "No illness found" in shown[4]
+    assert "No problems found" in shown[4]
     assert "Why it matters: it has to fit" in shown[5]
     assert "nbdebug wizard on Sequential" in shown[6]
     assert "loadr" in shown[7] and "run its cell first" in shown[7]

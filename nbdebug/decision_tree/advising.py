@@ -47,12 +47,12 @@ def next_step(
     open_steps = [(step, why) for _, step, why in walk if any(check not in done for check in step.checks)]
     blocked = next((f for f in found if f.is_alarm and f.check in BLOCKING), None)
     if blocked is not None:
-        return Next("Nothing after it can run before this is mended.", mend=blocked)
+        return Next("No later check can run before this is fixed.", mend=blocked)
     for step, why in (*_answered(said, open_steps), *_explaining(found, open_steps, known)):
         return Next(why, step, question=_question_at(step, said, symptom))
-    bug = next((f for f in found if f.severity == "bug"), None)
-    if bug is not None:
-        return Next("Every check that could explain it has been asked: mend it, and run again.", mend=bug)
+    if any(f.severity == "bug" for f in found):
+        # The likeliest cause may be a suspect that explains the bug; fixing the symptom would not help.
+        return Next("Every check that could explain it has run: fix it, and run again.", mend=found[0])
     if open_steps:
         step, why = open_steps[0]
         return Next(why, step, question=_question_at(step, said, symptom))
@@ -100,7 +100,7 @@ def _afterwards(
     """Recommend what is left when every check has been asked."""
     alarm = next((f for f in found if f.is_alarm), None)
     if alarm is not None:
-        return Next("Everything has been asked; this is the likeliest cause. Mend it, and run again.", mend=alarm)
+        return Next("Every check has run; this is the likeliest cause. Fix it, and run again.", mend=alarm)
     question = next((q for q in questions(symptom or "unknown") if q.id not in said), None)
     if question is not None:
         return Next("The checks found nothing; what is left only you can say.", question=question)

@@ -10,6 +10,7 @@ from nbdebug.finding import Finding, Place
 from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
+from nbdebug.report.verdict import verdict
 from nbdebug.report.words import counts_line, figure, plural, shortened, tried
 
 __all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "said_table", "table"]
@@ -87,7 +88,7 @@ def as_summary(report: Report) -> str:
     """Give the report in the length of a comment on a pull request."""
     report = prepared(report)
     view = outline(report)
-    parts = [f"## nbdebug: {_headline(view.cause, len(view.clean))}", counts_line(report)]
+    parts = [f"## nbdebug: {prose(view.cause.headline if view.cause else verdict(report), 200)}", counts_line(report)]
     if view.cause:
         parts += _cause(view.cause)
     if view.others:
@@ -104,10 +105,6 @@ def as_summary(report: Report) -> str:
         parts += [_folded(f"{plural(len(view.clean), 'check')} clean", ", ".join(code(r.check) for r, _ in view.clean))]
     facts = [f"{prose(key, 80)} {prose(figure(value), 200)}" for key, value in report.environment.items()]
     return "\n\n".join([*parts, f"<sub>{' · '.join(facts)}</sub>"]) + "\n"
-
-
-def _headline(cause: Card | None, clean: int) -> str:
-    return prose(cause.headline, 200) if cause else f"no illness found, {plural(clean, 'check')} clean"
 
 
 def _cause(cause: Card) -> list[str]:

@@ -17,7 +17,8 @@ from nbdebug.report.links import link_to
 from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import LEFT_OUT, prepared
 from nbdebug.report.report import Report
-from nbdebug.report.words import counts_line, figure, plural, shortened
+from nbdebug.report.verdict import verdict
+from nbdebug.report.words import counts_line, figure, shortened
 
 __all__ = ["as_notebook"]
 
@@ -73,7 +74,7 @@ def as_notebook(report: Report, *, include_samples: bool = False, folder: Path |
 
 def _cells(report: Report, link: Link) -> Iterator[Cell]:
     view, album = outline(report), _Album(link)
-    yield _text(_first_screen(view, link), _contents(report, view), HOW)
+    yield _text(_first_screen(report, view, link), _contents(report, view), HOW)
     yield _code(PLUG_IN, tags=["parameters"])
     yield _code(REPEAT.format(seed=_seed(report)), hidden=True)
     if view.cause:
@@ -117,13 +118,9 @@ class _Album:
         return [_output(data, **{"image/png": {"width": 460, "alt": label}})]  # it is drawn at twice the size
 
 
-def _first_screen(view: Outline, link: Link) -> Iterable[str]:
+def _first_screen(report: Report, view: Outline, link: Link) -> Iterable[str]:
     if view.cause is None:
-        yield (
-            f"# No illness found: {plural(len(view.clean), 'check')} clean"
-            if view.clean
-            else "# Nothing could be checked"
-        )
+        yield f"# {md.prose(verdict(report), 300)}"
     else:
         yield from _words(view.cause, link, level="#")
 

@@ -42,8 +42,15 @@ class Card:
 
     @property
     def headline(self) -> str:
-        """What the illness is, in words that need no manual."""
+        """What the problem is, in words that need no manual."""
         return self.about.title or _sentence(self.finding.check.replace("-", " "))
+
+    @property
+    def borrowed(self) -> Card | None:
+        """The first finding that this one explains and that has a chart, where this one has none of its own."""
+        if self.finding.exhibit is not None:
+            return None
+        return next((symptom for symptom in self.symptoms if symptom.finding.exhibit is not None), None)
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,16 @@ class Outline:
     skipped: tuple[tuple[Result, About], ...]
     crashed: tuple[tuple[Result, About], ...]
     said: tuple[Said, ...] = ()
+
+    @property
+    def not_applicable(self) -> tuple[tuple[Result, About], ...]:
+        """The checks that were skipped because they do not apply here."""
+        return tuple(pair for pair in self.skipped if not pair[0].is_undone)
+
+    @property
+    def undone(self) -> tuple[tuple[Result, About], ...]:
+        """The checks that were skipped for another reason: the run was stopped, or they were left out."""
+        return tuple(pair for pair in self.skipped if pair[0].is_undone)
 
     @property
     def cards(self) -> Iterator[Card]:

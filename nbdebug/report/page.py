@@ -6,7 +6,7 @@ import base64
 import hashlib
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -21,6 +21,7 @@ from nbdebug.report.links import link_to
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
 from nbdebug.report.report import Report
+from nbdebug.report.verdict import extent, part_line, tally, verdict
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from nbdebug.report.tree import DrawnTree
     from nbdebug.verification import Verification
 
-__all__ = ["as_fragment", "as_page", "difference_fragment", "tree_fragment"]
+__all__ = ["as_fragment", "as_page", "difference_fragment", "part_fragment", "result_fragments", "tree_fragment"]
 
 MOST_TABLE_ROWS, MOST_PICTURES = 50, 100
 
@@ -46,9 +47,30 @@ def as_page(report: Report, *, include_samples: bool = False, folder: Path | Non
 
 def as_fragment(report: Report, *, include_samples: bool = False) -> str:
     """Give the report as the output of a notebook cell: its own style, no script."""
-    # A notebook may show several reports, and links within one must not lead into another.
-    key = f"nbd-{zlib.crc32(repr((report.made, report.findings)).encode('utf-8', 'replace')):08x}-"
-    return _render("fragment.html", report, include_samples, None, key=key)
+    return _render("fragment.html", report, include_samples, None, key=_key(report))
+
+
+def result_fragments(report: Report, *, running: bool = False) -> tuple[str, str]:
+    """Return the report in two pieces, for what may stand between them: the likeliest cause, and everything else.
+
+    While checks are running the second piece is empty, and the first one says that it is not the last word.
+    """
+    answer = _render("answer.html", report, False, None, key=_key(report), running=running)
+    return answer, "" if running else _render("others.html", report, False, None, key=_key(report))
+
+
+def part_fragment(report: Report, part: str, explained_by: Mapping[str, str]) -> str:
+    """Return what one step or stage found, without a headline: it is no verdict on the model.
+
+    `explained_by` names the cause, found elsewhere or here, by the check whose finding it accounts for.
+    """
+    line = part_line(report, part)
+    return _render("part.html", report, False, None, key=_key(report), line=line, explained_by=explained_by)
+
+
+def _key(report: Report) -> str:
+    """Return a prefix for anchors: a notebook may show several reports, and links must not lead into another one."""
+    return f"nbd-{zlib.crc32(repr((report.made, report.findings)).encode('utf-8', 'replace')):08x}-"
 
 
 def difference_fragment(difference: Difference) -> str:
@@ -64,7 +86,9 @@ def tree_fragment(tree: DrawnTree) -> str:
     return template.render(tree=tree, style=styles, icons=ICONS, state_words=WORDS, words=words)
 
 
-def _render(template: str, report: Report, include_samples: bool, folder: Path | None, **more: Any) -> str:
+def _render(
+    template: str, report: Report, include_samples: bool, folder: Path | None, *, running: bool = False, **more: Any
+) -> str:
     shown = prepared(report, include_samples=include_samples)
     return (
         _environment()
@@ -74,6 +98,10 @@ def _render(template: str, report: Report, include_samples: bool, folder: Path |
             outline=outline(shown),
             style=_resource("style.css"),
             words=words,
+            count=(count := tally(shown)),
+            extent=extent(count, running=running),
+            verdict=verdict(shown, running=running),
+            running=running,
             left_out=LEFT_OUT,
             picture=(picture := partial(_picture, itertools.count())),
             curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded while it trained"), inline),

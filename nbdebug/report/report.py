@@ -40,6 +40,7 @@ class Report:
     symptom: str = ""
     answers: Mapping[str, Any] = field(default_factory=dict)
     curves: tuple[Lines, ...] = ()
+    not_run: tuple[str, ...] = ()  # checks that belong to the run and have no result yet
 
     @property
     def worst(self) -> str:
@@ -80,6 +81,7 @@ class Report:
             "symptom": self.symptom,
             "answers": plain(self.answers),
             "curves": [curve.to_dict() for curve in self.curves],
+            "not_run": list(self.not_run),
         }
 
     def _result_to_dict(self, result: Result) -> dict[str, Any]:
@@ -110,6 +112,7 @@ class Report:
                 curves=tuple(_curve(item) for item in data.get("curves", ())),
                 symptom=str(data.get("symptom", "")),
                 answers=dict(data.get("answers", {})),
+                not_run=tuple(str(check) for check in data.get("not_run", ())),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(

@@ -11,7 +11,8 @@ from nbdebug.finding import Finding, Place
 from nbdebug.importing import drawing_nothing
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
-from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, tried, verdict
+from nbdebug.report.verdict import verdict
+from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, tried
 
 with drawing_nothing():
     from rich.console import Console, Group, RenderableType

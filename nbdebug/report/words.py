@@ -29,7 +29,6 @@ __all__ = [
     "redacted",
     "shortened",
     "tried",
-    "verdict",
 ]
 
 _JOINERS = "\u200c\u200d"  # invisible, but Persian and many emoji cannot be written without them
@@ -147,25 +146,6 @@ def first_remedy(finding: Finding) -> str:
     if helped is not None:
         return f"{helped.remedy.says} (verified on a copy)"
     return finding.remedies[0].says if finding.remedies else ""
-
-
-def verdict(report: Report) -> str:
-    """Say in one sentence how it stands."""
-    alarms = report.alarms
-    stopped = any("stopped" in note for note in report.notes)
-    if not alarms:
-        clean = sum(result.status == "clean" for result in report.results)
-        if not clean and not report.findings:
-            return "Nothing could be checked."
-        ending = ", but the run was stopped early." if stopped else "."
-        noted = f", and there {'is' if len(report.findings) == 1 else 'are'} {plural(len(report.findings), 'note')}"
-        ending = f"{noted if report.findings else ''}{ending}"
-        return f"No illness found: {plural(clean, 'check')} {'is' if clean == 1 else 'are'} clean{ending}"
-    first = alarms[0]
-    place = f" at {shortened(clean_text(first.where), 80)}" if first.where else ""
-    others = len(alarms) - 1
-    rest = f", and there {'is' if others == 1 else 'are'} {plural(others, 'more finding')}" if others else ""
-    return f"The likeliest cause is {clean_text(first.check)}{place}{rest}."
 
 
 def counts_line(report: Report) -> str:

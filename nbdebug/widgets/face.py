@@ -15,11 +15,12 @@ from nbdebug.widgets.stage_tree import stage_tree
 __all__ = ["Face", "heading", "prose"]
 
 Guard = Callable[[Callable[[], None]], None]
+Trial = tuple[str, Callable[[], None]]  # what a fix says, and what its button does
 
 
 def heading(text: str) -> str:
-    """Give a text as the heading of a step."""
-    return f"<h3 style='margin:0'>{escape(text)}</h3>"
+    """Return a text as the heading of a step: the largest text of its pane."""
+    return f"<h3 style='margin:4px 0;font-size:20px;line-height:1.3'>{escape(text)}</h3>" if text else ""
 
 
 def prose(html: str) -> str:
@@ -41,12 +42,14 @@ class Face:
             layout=widgets.Layout(width="auto", max_width="460px"),
         )
         self.question, self.why, self.status = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row())
+        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row(height="10px"))
         self.run_step, self.run_all = _button("Run this step", "primary"), _button("Run everything")
         self.skip, self.stop, self.go = _button("Skip"), _button("Cancel"), _button("Go there")
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
         self.save = _button("Export report")
         self.result, self.remedies, self.next = widgets.HTML(), widgets.VBox(), widgets.HTML()
+        self.rest = widgets.HTML()
+        self.to_result, self.summary = _button("Show result"), widgets.HTML(layout=_beside())
         self.apart, self.doubt = _button("Tell them apart"), widgets.HTML(layout=_beside())
         self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
         # No accordion: its icon needs a font that not every server gives.
@@ -62,14 +65,16 @@ class Face:
         onward = widgets.HBox([self.next, self.go], layout=wrap)
         self._doubts = widgets.HBox([self.apart, self.doubt], layout=_wrapped(display="none"))
         export = widgets.HBox([self.path, self.save], layout=wrap)
-        step = [self.symptom, self.question, self.why, self.questions, buttons, self.progress, self.status]
+        self._back = widgets.HBox([self.to_result, self.summary], layout=_wrapped(display="none", align_items="center"))
+        step = [self._back, self.symptom, self.question, self.why, self.questions, buttons, self.progress, self.status]
+        found = [self.result, self.remedies, self._doubts, onward, self.rest]
         right = widgets.VBox(
-            [*step, self.result, self.remedies, self._doubts, onward, self.fold, self.thresholds, export],
-            layout=widgets.Layout(flex="1 1 320px", min_width="0", padding="0 0 0 12px"),
+            [*step, *found, self.fold, self.thresholds, export],
+            layout=widgets.Layout(flex="999 1 320px", min_width="0", padding="0 0 0 12px"),
         )
-        left = widgets.Box([self.tree], layout=widgets.Layout(flex="0 1 300px", min_width="240px"))
-        self._boxes = [left, right, buttons, onward, export]
-        whole = widgets.HBox([left, right], layout=_wrapped(align_items="flex-start"))
+        left = widgets.Box([self.tree], layout=widgets.Layout(flex="1 1 300px", min_width="240px"))
+        # In a narrow cell the pane wraps to a line of its own: above the tree, so that the answer comes first.
+        whole = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap-reverse", align_items="flex-end"))
         whole.add_class("nbdebug-wizard")
         return whole
 
@@ -124,13 +129,26 @@ class Face:
         self.thresholds.layout.display = "" if change["new"] else "none"
         self.tree.heard += 1
 
-    def show_result(self, fragment: str, trials: list[tuple[str, Callable[[], None]]]) -> None:
-        """Show what was found, with a button for each remedy that can be tried."""
-        # The fragment wraps to the width that the cell has, instead of widening it.
-        self.result.value = f"<div style='width:0;min-width:100%'>{fragment}</div>" if fragment else ""
-        rows, self._trials = [], []
+    def of_step(self, shown: bool) -> None:
+        """Show or hide what belongs to a single step: its question, its buttons and its thresholds."""
+        hidden = None if shown else "none"
+        for part in (self.question, self.questions, self.run_step, self.skip, self.fold):
+            part.layout.display = hidden
+        self.thresholds.layout.display = None if shown and self.fold.value else "none"
+        self._back.layout.display = "none"
+
+    def show_summary(self, says: str) -> None:
+        """Show the result of the whole run in one line above a step, with the way back to it."""
+        self.summary.value = prose(escape(says))
+        self._back.layout.display = None if says else "none"
+
+    def show_result(self, fragment: str, trials: list[Trial], rest: str = "", *, primary: bool = False) -> None:
+        """Show what was found, a button for each fix that can be tried, and the rest of the report below them."""
+        self.result.value, self.rest.value = _fitting(fragment), _fitting(rest)
+        rows: list[widgets.Widget] = []
+        self._trials = []
         for says, act in trials:
-            button = _button("Try it on a copy")
+            button = _button("Try it on a copy", "primary" if primary and not rows else "")
             button.disabled = not self.stop.disabled
             self.on_click(button, act)
             self._trials.append(button)
@@ -151,6 +169,11 @@ class Face:
     def close(self) -> None:
         """Take every widget down."""
         take_down((self.view,))
+
+
+def _fitting(fragment: str) -> str:
+    """Return a fragment that wraps to the width that the cell has, instead of widening it."""
+    return f"<div style='width:0;min-width:100%'>{fragment}</div>" if fragment else ""
 
 
 def _row(**more: str) -> widgets.Layout:

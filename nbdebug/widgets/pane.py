@@ -1,21 +1,24 @@
-"""The step at hand: its question, what a person can say to it, what was found, and what to do next."""
+"""The pane beside the tree: one step with its question and findings, or the result of the whole run."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 from nbdebug.arbitration import Experiment, planned
 from nbdebug.decision_tree import Next, Step, next_step, questions, stages, tree_order
-from nbdebug.diagnosis import report_of
-from nbdebug.finding import Finding
-from nbdebug.report import Report
-from nbdebug.report.page import as_fragment
+from nbdebug.finding import Finding, Result
+from nbdebug.report.page import part_fragment, result_fragments
+from nbdebug.report.verdict import verdict
+from nbdebug.report.words import plural
 from nbdebug.session import Session
-from nbdebug.widgets.face import Face, heading, prose
+from nbdebug.widgets.face import Face, Trial, heading, prose
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.panels import Changed, questions_panel, thresholds_panel
+from nbdebug.widgets.result import RESULT, whole_report
 
 __all__ = ["Pane"]
 
@@ -23,7 +26,7 @@ Try = Callable[[Finding, int], None]
 
 
 class Pane:
-    """Fills the right side of the wizard for one step, or for a whole stage, and renews only what has changed."""
+    """Fills the right side of the wizard, and renews only what has changed."""
 
     def __init__(
         self,
@@ -37,21 +40,30 @@ class Pane:
         self.session, self.face, self._stale = session, face, stale
         self._improving = improving or Improving(session)
         self._try, self._changed = try_remedy, changed
-        self.step = ""
+        self.step = RESULT
         self.checks: tuple[str, ...] = ()
+        self.running = False  # whether checks are being run
+        self._part = "step"
         self._seen: Any = None
+        self._summed: Any = None
+        self._lock = threading.RLock()  # the worker renews the pane while a click may choose another step
 
     def show(self, step: str) -> None:
-        """Show a step anew, with its questions and thresholds."""
+        """Show a step, a stage or the result anew, with questions and thresholds where there are any."""
+        with self._lock:
+            self._fill(step)
+            self._seen = self._summed = None
+            self.refresh()
+
+    def _fill(self, step: str) -> None:
         self.step = step
         question, why, self.checks = self._about(step)
         self.face.question.value, self.face.why.value = heading(question), prose(escape(why))
-        asked = [q for q in questions() if q.after == step]
+        asked = [q for q in questions() if q.after == step and step != RESULT]
         self.face.ask(questions_panel(asked, self.session.journal.answers, self._answered))
         specs = [self.session.registry.checks[check] for check in self.checks]
         self.face.tune(thresholds_panel(specs, self.session.thresholds, self._changed))
-        self._seen = None
-        self.refresh()
+        self.face.of_step(step != RESULT)
 
     @property
     def jobs(self) -> tuple[str | Decompose, ...]:
@@ -59,17 +71,40 @@ class Pane:
         return (Decompose(),) if self._improving.about(self.step) else self.checks
 
     def refresh(self) -> None:
-        """Renew what results change: the findings with their remedies, and what is next."""
-        results = [result for result in self.session.journal.results if result.check in self.checks]
-        seen: list[Any] = [(id(r), *(str(v) for f in r.findings for v in f.verifications)) for r in results]
-        seen.append(id(self._improving.result))
+        """Renew what results change: the findings with their fixes, and what is next."""
+        with self._lock:
+            results = self.session.journal.results
+            if self.step == RESULT:
+                self._renew_result(results)
+            else:
+                self._renew_step([result for result in results if result.check in self.checks])
+                self._renew_summary(results)
+            self._show_next()
+
+    def _renew_result(self, results: list[Result]) -> None:
+        seen = self._state_of_run(results)
         if seen != self._seen:
             self._seen = seen
-            self._show_results(results)
-        self._show_next()
+            self._show_result()
+
+    def _renew_step(self, results: list[Result]) -> None:
+        seen = [*_state_of(results), id(self._improving.result)]
+        if seen != self._seen:
+            self._seen = seen
+            self._show_step(results)
+
+    def _renew_summary(self, results: list[Result]) -> None:
+        seen = self._state_of_run(results)
+        if seen != self._summed:
+            self._summed = seen
+            self.face.show_summary(verdict(whole_report(self.session), running=self.running) if results else "")
+
+    def _state_of_run(self, results: list[Result]) -> list[Any]:
+        """Return what the result depends on; while checks run only findings, so that it does not flicker."""
+        return [self.running, *_state_of([r for r in results if r.findings or not self.running])]
 
     def recommended(self) -> str:
-        """Give the id of the step that is recommended next; empty where that is none."""
+        """Return the id of the step that is recommended next; empty where there is none."""
         advice = self._advice()
         if advice.step is not None and advice.step.checks:
             return advice.step.id
@@ -80,34 +115,49 @@ class Pane:
         return [step for stage in stages(self.session.registry) for step in stage.steps]
 
     def _about(self, chosen: str) -> tuple[str, str, tuple[str, ...]]:
+        self._part = "step"
         if (improving := self._improving.about(chosen)) is not None:
             return (*improving, ())
         for stage in stages(self.session.registry):
             if stage.id == chosen:
+                self._part = "stage"
                 return stage.title, "", stage.checks
             for step in stage.steps:
                 if step.id == chosen:
                     return step.question, step.why, step.checks
         return "", "", ()
 
-    def _show_results(self, results: list[Any]) -> None:
+    def _show_result(self) -> None:
+        """Show the result of the whole run: the likeliest cause, its fixes, and below them everything else."""
+        report = whole_report(self.session)
+        outdated = len(self._stale)
+        says = f"{plural(outdated, 'result')} out of date because something changed: run everything again."
+        self.face.why.value = prose(escape(says)) if outdated and not self.running else ""
+        if not report.results and not self.running:
+            self.face.show_result(heading("The results are out of date." if outdated else "Nothing has run yet."), [])
+            return
+        answer, rest = result_fragments(report, running=self.running)
+        self.face.show_result(answer, self._trials(report.alarms[:1]), rest, primary=True)
+
+    def _show_step(self, results: list[Result]) -> None:
         if not results:
             self.face.show_result(self._improving.fragment if self._improving.about(self.step) else "", [])
             return
-        whole = report_of(self.session)
+        whole = whole_report(self.session)
         findings = [finding for finding in whole.findings if finding.check in self.checks]
-        seconds = sum(result.seconds for result in results)
-        shown = Report(findings, results, whole.subject, whole.notes, places=whole.places, seconds=seconds)
-        self.face.show_result(as_fragment(shown), self._trials(findings))
+        not_run = tuple(check for check in whole.not_run if check in self.checks)
+        shown = replace(whole, findings=findings, results=results, not_run=not_run, notes=[])
+        explained_by = {check: cause.check for cause in whole.alarms for check in cause.explains}
+        self.face.show_result(part_fragment(shown, self._part, explained_by), self._trials(findings))
 
-    def _trials(self, findings: list[Finding]) -> list[tuple[str, Callable[[], None]]]:
-        """Give a button's text and deed for each remedy that can be tried on a copy."""
+    def _trials(self, findings: list[Finding]) -> list[Trial]:
+        """Return a button's text and action for each fix that can be tried on a copy."""
 
-        def deed(finding: Finding, number: int) -> Callable[[], None]:
+        def action(finding: Finding, number: int) -> Callable[[], None]:
             return lambda: self._try(finding, number)
 
         return [
-            (remedy.says, deed(finding, number))
+            (remedy.says, action(finding, number))
             for finding in findings
             for number, remedy in enumerate(finding.remedies)
             if remedy.verifiable and finding.session is not None
@@ -119,7 +169,7 @@ class Pane:
         return next_step(fresh, journal.answers, journal.symptom, self.session.registry)
 
     def experiments(self) -> list[Experiment]:
-        """Give the experiment that tells the remaining causes apart; empty where there is none."""
+        """Return the experiment that tells the remaining causes apart; empty where there is none."""
         plan = planned(self.session, tree_order(self.session.registry))
         return [plan] if plan is not None else []
 
@@ -127,10 +177,17 @@ class Pane:
         self.face.show_doubt(" ".join(experiment.says for experiment in self.experiments()))
         advice = self._advice()
         what = advice.step.question if advice.step is not None else ""
-        what = what or (f"mend {advice.mend.check}." if advice.mend is not None else "")
+        what = what or (f"fix {advice.mend.check}." if advice.mend is not None else "")
         asked = advice.question.words if advice.question is not None else ""
-        self.face.show_next(what or asked, advice.why, elsewhere=self.recommended() not in ("", self.step))
+        is_shown = self.step == RESULT and advice.mend is not None
+        elsewhere = self.recommended() not in ("", self.step) and not is_shown
+        self.face.show_next(what or asked, advice.why, elsewhere=elsewhere)
 
     def _answered(self, question: str, value: Any) -> None:
         self.session.answer(question, value)
         self._show_next()
+
+
+def _state_of(results: list[Result]) -> list[Any]:
+    """Return what tells results from others: which they are, and the fixes of theirs that were tried."""
+    return [(id(r), *(str(v) for f in r.findings for v in f.verifications)) for r in results]

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nbdebug.arbitration import Experiment, tell_apart
+from nbdebug.control import CANCELLED
 from nbdebug.decision_tree import tree_order
 from nbdebug.finding import Finding
-from nbdebug.session import Session
+from nbdebug.session import STOPPED, Session
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 
@@ -42,7 +43,14 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
     def start(self, jobs: Iterable[str | Trial | Experiment | Decompose]) -> None:
         """Put jobs into the queue; the time limit begins with each call."""
         self.session.control.allow(self._time_limit)
+        self.session.journal.retract(STOPPED)  # that an earlier run was stopped says nothing about this one
         super().start(jobs)
+
+    def cancel(self) -> None:
+        """Stop what runs and forget what waits; the report says so, also where no check is marked as stopped."""
+        if any(isinstance(job, str) for job in self._queue):  # and not a fix that is tried
+            self.session.journal.note(f"{STOPPED}{CANCELLED}.")
+        super().cancel()
 
     def _run(self, job: str | Trial | Experiment | Decompose) -> None:
         self.outcome = ""
@@ -61,3 +69,4 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
     def _undone(self, job: str | Trial | Experiment | Decompose) -> None:
         if isinstance(job, str):
             self.session.journal.forget({job})
+            self.session.journal.retract(STOPPED)  # it only gave way, and is run again

@@ -11,12 +11,10 @@ import ipywidgets as widgets
 from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
 from nbdebug.decision_tree import checks_for, stages, tree_order
-from nbdebug.diagnosis import report_of
 from nbdebug.errors import NbdebugError
-from nbdebug.finding import Finding, Result
+from nbdebug.finding import SKIPPED_BY_USER, Finding, Result
 from nbdebug.journal import Event
 from nbdebug.report import Report
-from nbdebug.report.page import as_fragment
 from nbdebug.session import Session
 from nbdebug.show.output import Output, live_forms
 from nbdebug.subject import Subject
@@ -25,13 +23,13 @@ from nbdebug.widgets.face import Face
 from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
 from nbdebug.widgets.pane import Pane
+from nbdebug.widgets.result import RESULT, static_forms, whole_report
 from nbdebug.widgets.runner import Runner, Trial
 from nbdebug.widgets.states import stage_rows
 
 __all__ = ["Wizard", "wizard"]
 
 MESSAGES_A_SECOND = 10  # progress is told at most so often
-SKIPPED = "you skipped it"
 
 _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 
@@ -71,7 +69,7 @@ class Wizard:
     @property
     def report(self) -> Report:
         """The report of everything found so far, with what you said and the remedies that were tried."""
-        return report_of(self.session)
+        return whole_report(self.session)
 
     @property
     def view(self) -> widgets.Widget:
@@ -83,6 +81,7 @@ class Wizard:
         self.session.run(self._every_check())
         arbitrate(self.session, tree_order(self.session.registry), shown=False)
         self._refresh()
+        self._to_result()
         self._keep()
         return self.report
 
@@ -132,10 +131,7 @@ class Wizard:
         self._output.show(self.view, repr(self), self._static_forms())
 
     def _static_forms(self) -> dict[str, str]:
-        report = self.report
-        if not report.results:  # that nothing ran must not look as if nothing was found
-            return {"text/html": "<p>nbdebug wizard: nothing was run yet.</p>", "text/plain": repr(self)}
-        return {"text/html": as_fragment(report), "text/plain": f"{self!r}\n{report}"}
+        return static_forms(self.report, repr(self))
 
     def _keep(self) -> None:
         """Put what was found so far into the output that stays."""
@@ -145,7 +141,8 @@ class Wizard:
         face = self.face
         face.symptom.value = self.session.journal.symptom or "unknown"
         face.on_click(face.run_step, lambda: self._start(self.pane.jobs))
-        face.on_click(face.run_all, lambda: self._start(self._every_check()))
+        face.on_click(face.run_all, self._run_all)
+        face.on_click(face.to_result, self._to_result)
         face.on_click(face.skip, self._skip)
         face.on_click(face.stop, self._cancel)
         face.on_click(face.apart, lambda: self._start(self.pane.experiments()))
@@ -191,6 +188,17 @@ class Wizard:
         self.face.tree.selected = self.pane.recommended() or self.face.tree.selected
         self._show_step()
 
+    def _run_all(self) -> None:
+        """Run every check beside the result, which fills; whoever opens a step meanwhile stays there."""
+        self.pane.running = True
+        self._to_result()
+        self._start(self._every_check())
+
+    def _to_result(self) -> None:
+        """Show the result of the whole run in place of a step."""
+        self.face.tree.selected = RESULT
+        self._show_step()
+
     def _show_step(self) -> None:
         self.pane.show(self.face.tree.selected)
 
@@ -208,7 +216,7 @@ class Wizard:
         known = {result.check for result in self.session.journal.results}
         for check in self.pane.checks:
             if check not in known or check in self._stale:
-                self.session.journal.write(Result(check, "skipped", reason=SKIPPED))
+                self.session.journal.write(Result(check, "skipped", reason=SKIPPED_BY_USER))
         self._stale.difference_update(self.pane.checks)
         self.face.tree.stages = self._rows()
         self._go_to_next()
@@ -216,6 +224,7 @@ class Wizard:
     def _start(self, jobs: Sequence[Any]) -> None:
         if jobs:
             self.face.busy("starting")
+            self.pane.running = any(isinstance(job, str) for job in jobs)  # and not a fix that is tried
             self._stale.difference_update(job for job in jobs if isinstance(job, str))
             self.runner.start(jobs)
 
@@ -233,6 +242,7 @@ class Wizard:
     def _on_state(self, state: str, text: str) -> None:
         """Hear from the runner, in its thread."""
         self._running = text if state == "running" else ""
+        self.pane.running &= state in ("running", "waiting")
         self._refresh()
         if state in ("running", "waiting"):
             self.face.busy({"running": f"checking {text}"}.get(state, text))

@@ -107,3 +107,13 @@ def test_an_unknown_answer_is_refused(name: Any) -> None:
     """An answer to a question that nobody asked is a slip."""
     with pytest.raises(nbdebug.BadInput, match="labels-fit"):
         next_step([], {name: "yes"})
+
+
+def test_a_suspect_that_explains_a_bug_is_fixed_before_it() -> None:
+    """The softmax over the batch is only suspected, and still the cause of the mixing, which is certain."""
+    model = nn.Sequential(loops.mlp(), nn.Softmax(dim=0))
+    report = examined([check for _, step, _ in order_for() for check in step.checks], model=model, loss_fn=None)
+    found = {finding.check: finding.severity for finding in report.alarms}
+    assert found["softmax-over-wrong-dim"] == "suspect" and found["batch-mixing"] == "bug"
+    advice = next_step(report.results)
+    assert advice.mend is not None and advice.mend.check == "softmax-over-wrong-dim"

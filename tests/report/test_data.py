@@ -136,7 +136,7 @@ def test_the_summary_is_short_and_complete(tmp_path: Path) -> None:
         "seed 0",
     ):
         assert part in text, part
-    assert "no illness found, 15 checks clean" in as_summary(healthy())
+    assert "No problems found: 15 checks passed" in as_summary(healthy())
 
 
 def test_no_payload_mentions_people_or_starts_a_formula() -> None:

@@ -101,7 +101,7 @@ def test_what_a_notebook_shows_names_no_folders() -> None:
 
 def test_a_healthy_report_says_so_first() -> None:
     page = as_page(healthy())
-    assert "<h1>No illness found: 15 checks are clean.</h1>" in page
+    assert "<h1>No problems found: 15 checks passed.</h1>" in page
     assert 'id="likeliest"' not in page and "nbd-head nbd-fine" in page
 
 

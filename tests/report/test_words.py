@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdebug.report.words import clean_text, figure, redacted, shortened, verdict
+from nbdebug.report.verdict import verdict
+from nbdebug.report.words import clean_text, figure, redacted, shortened
 from tests.report.samples import healthy, small
 
 
@@ -103,4 +104,4 @@ def test_the_verdict_names_the_cause_and_its_place() -> None:
     assert verdict(small()).startswith(
         "The likeliest cause is softmax-before-cross-entropy at head.1, and there are 4 more"
     )
-    assert verdict(healthy()) == "No illness found: 15 checks are clean."
+    assert verdict(healthy()) == "No problems found: 15 checks passed."

@@ -256,6 +256,7 @@ def test_waits_for_a_cell_and_gives_way_to_one(monkeypatch: pytest.MonkeyPatch) 
     shell.events.fire("post_run_cell")
     runner.join(60)
     assert session.journal.results[0].status in ("clean", "found")
+    assert not session.journal.notes  # it only gave way, which is not to have been stopped
     runner.close()
     assert not any(shell.events.functions.values())
 
