@@ -41,7 +41,7 @@ class _Row:
 
 @probe
 def activation_look(twin: Twin, units: UnitActivity | None) -> ActivationLook:
-    """Run one batch and count the values of every layer, before and after its nonlinearity."""
+    """Record activation histograms of every layer on one batch."""
     batch = twin.batch()
     trace = Trace()
     with tapped(twin.model, after=trace.after, before=trace.before):

@@ -27,7 +27,7 @@ LABELLED, FEWEST = 400, 60  # samples whose class simple models predict
 
 @probe(quick=False)
 def augmentation(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Augmentation:
-    """Read some samples many times and see whether each can still be told from the others."""
+    """Load some samples repeatedly and test whether they stay distinguishable."""
     if not rereading.random:
         raise NotApplicable("reading a sample again gives the same values: there is no random augmentation")
     if rereading.target_random:

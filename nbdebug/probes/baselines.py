@@ -37,7 +37,7 @@ Tell = Callable[[float], None]
 
 @probe(quick=False)
 def baselines(samples: Samples, control: Control) -> Baselines:
-    """Let nearest neighbours, a linear model and a forest predict the labels of samples they have not seen."""
+    """Cross-validate baselines: nearest neighbors, a linear model and a random forest."""
     table = samples.train
     if table.kind not in ("classes", "numbers", "several") or table.labels is None:
         raise NotApplicable("the targets are not one answer for each sample")

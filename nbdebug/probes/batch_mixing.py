@@ -24,7 +24,7 @@ ADDED = 0.5  # of the features at most are about the whole batch where such numb
 
 @probe
 def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
-    """Replace one sample of a batch and compare what the others get, in eval mode, module by module."""
+    """Replace one sample of a batch and compare the outputs of the others, module by module."""
     require_run(trial)
     samples = samples_of(twin)
     settle_and_shake(twin, samples)

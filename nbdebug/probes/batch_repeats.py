@@ -16,7 +16,7 @@ LEAST = 4  # different samples in a batch; fewer may meet again by chance
 
 @probe
 def batch_repeats(sweep: LoaderSweep) -> BatchRepeats:
-    """Compare the digests of the loader's first batches."""
+    """Compare hashes of the loader's first batches."""
     sweep.require()
     look = sweep.ordered
     keys = [key for key, distinct in zip(look.batch_keys, look.distinct, strict=True) if distinct >= LEAST]

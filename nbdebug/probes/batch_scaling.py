@@ -23,7 +23,7 @@ SECONDS = 10.0
 
 @probe(quick=False)
 def batch_scaling(twin: Twin, trial: TrialRun, control: Control) -> BatchScaling:
-    """Compare the loss of a batch with that of the batch twice over; if it sums, try a few steps with both rates."""
+    """Compare the loss of a batch with that of the batch repeated twice."""
     require_run(trial)
     batch = twin.batch()
     double = batch.select(torch.arange(batch.size).repeat(2))

@@ -26,7 +26,7 @@ LEAST = 24
 
 @probe(quick=False)
 def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> BlindRun:
-    """Learn the batch that was learned by heart again, with one sample's inputs for all."""
+    """Overfit the same batch with identical inputs for all samples."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:

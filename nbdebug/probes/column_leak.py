@@ -25,7 +25,7 @@ WORTH = 0.5  # of the way from chance to perfect: a column that goes less far al
 
 @probe(quick=False)
 def column_leak(samples: Samples, control: Control) -> ColumnLeak:
-    """Let each promising column predict the target alone, and all the others together without it."""
+    """Predict the target from each suspicious column alone, and from all others."""
     table = samples.train
     if table.labels is None or table.kind not in ("classes", "numbers"):
         raise NotApplicable("the targets are not one answer for each sample")

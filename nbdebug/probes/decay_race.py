@@ -23,7 +23,7 @@ WORTH_A_RACE = 0.1  # the share of a step that decay makes, below which it canno
 
 @probe(quick=False)
 def decay_race(twin: Twin, trial: TrialRun, control: Control) -> DecayRace:
-    """Take one step with the decay given and one without; where decay counts, train both on for a while."""
+    """Compare training steps with and without weight decay."""
     require_run(trial)
     if twin.owns_optimizer:
         raise NotApplicable("no optimizer was passed")

@@ -29,7 +29,7 @@ SECONDS = 4.0
 
 @probe
 def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses:
-    """Run several batches in both modes and trace the first number that is not finite back to its birth."""
+    """Run several batches in both modes and locate the first non-finite value."""
     require_run(trial)
     twin.ready_to_train()
     batches, quiet, bad_inputs, trains = several_batches(twin, BATCHES), None, 0, True

@@ -69,7 +69,7 @@ class _Recorder:
 
 @probe
 def first_pass(twin: Twin, trial: TrialRun) -> FirstPass:
-    """One forward and backward pass on one batch, everything measured."""
+    """Run one forward and backward pass on one batch."""
     require_run(trial)
     batch, recorder, training = twin.batch(), _Recorder(), twin.model.training
     twin.ready_to_train()

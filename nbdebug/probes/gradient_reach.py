@@ -25,7 +25,7 @@ GROUPS = 16  # modules whose influence is measured one by one
 
 @probe
 def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientReach:
-    """Run several batches forward and back and follow the gradient to every parameter."""
+    """Run several batches forward and backward and trace the gradient to every parameter."""
     require_run(trial)
     twin.ready_to_train()
     named = _parameters(twin)

@@ -25,7 +25,7 @@ Found = list[tuple[str, str, str, torch.Tensor]]
 
 @probe
 def hidden_parameters(twin: Twin, trial: TrialRun) -> HiddenParameters:
-    """Walk the graph of the loss to its leaves and look for those that nobody registered."""
+    """Search the autograd graph of the loss for unregistered parameters."""
     require_run(trial)
     twin.ready_to_train()
     of_model, of_loss = list(hidden_tensors(twin.model)), _of_loss(twin.loss_fn)

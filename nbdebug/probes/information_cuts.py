@@ -31,7 +31,7 @@ EXPLAINED = 0.99  # of the variance of the targets
 
 @probe(quick=False)
 def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> InformationCuts:
-    """Exchange what narrow layers give between samples: where the answers are exchanged too, all flows through."""
+    """Swap the outputs of narrow layers between samples to find bottlenecks."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     with twin.mode(training=False):

@@ -31,7 +31,7 @@ REPAIRS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @probe
 def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
-    """Give the loss labels from outside of its classes, and see what it does with each."""
+    """Test how the loss handles labels outside the class range."""
     sweep.require()
     if len(sweep.targets) != 1:
         raise NotApplicable("the batch has no target of its own, or several")

@@ -29,7 +29,7 @@ SAMPLES = 16
 
 @probe(quick=False)
 def linearity(twin: Twin, trial: TrialRun) -> Linearity:
-    """Mix pairs of samples and compare the answer with the mixed answers, in eval mode and double precision."""
+    """Test whether the model is linear by mixing pairs of samples, in eval mode and float64."""
     require_run(trial)
     twin.model.eval()
     batch = twin.batch().head(SAMPLES)

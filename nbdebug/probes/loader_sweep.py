@@ -97,7 +97,7 @@ class _Order:
 
 @probe
 def loader_sweep(subject: Subject, control: Control) -> LoaderSweep:
-    """Look through the training data: the first batches in order, and samples from all over it."""
+    """Scan the training data: the first batches in order, and randomly chosen samples."""
     begin, feed = time.monotonic(), subject.feed
     until = begin + subject.sweep_seconds
     order, tally, failures = _Order(), _Tally(), list[Draw]()

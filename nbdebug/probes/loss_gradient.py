@@ -23,7 +23,7 @@ __all__ = ["loss_gradient"]
 
 @probe
 def loss_gradient(twin: Twin, trial: TrialRun) -> LossGradient:
-    """Look at what the loss returns, and follow it back to the outputs and the parameters."""
+    """Inspect the loss and trace its gradient to the outputs and the parameters."""
     with as_far_as_it_runs(trial):
         return _followed(twin)
 

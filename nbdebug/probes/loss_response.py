@@ -30,7 +30,7 @@ FEW = 16  # samples of each batch; what outputs can be at all shows in a few of 
 
 @probe
 def loss_response(twin: Twin, trial: TrialRun, control: Control) -> LossResponse:
-    """Hand the loss made-up outputs, and the last layer made-up weights, and see what both can do."""
+    """Evaluate the loss on synthetic outputs, and the last layer with synthetic weights."""
     with as_far_as_it_runs(trial):
         return _asked(twin, control)
 

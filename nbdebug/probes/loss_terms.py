@@ -25,7 +25,7 @@ SECONDS = 10.0
 
 @probe
 def loss_terms(twin: Twin, trial: TrialRun, control: Control) -> LossTerms:
-    """Take the gradient of each term of the loss by itself, at the start and after some steps on one batch."""
+    """Compute the gradient of each loss term, at the start and after some training steps."""
     require_run(trial)
     twin.ready_to_train()
     batch = twin.batch()

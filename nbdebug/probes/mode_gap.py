@@ -30,7 +30,7 @@ SECONDS = 10.0
 
 @probe(quick=False)
 def mode_gap(twin: Twin, trial: TrialRun, first: FirstPass, control: Control) -> ModeGap:
-    """Train shortly, let batch statistics settle, and compare the loss on the same batches in both modes."""
+    """Train briefly, update BatchNorm statistics, and compare the loss in train and eval mode."""
     require_run(trial)
     batches = twin.batches(min(BATCHES, max(2, SAMPLES // max(1, twin.batch().size))))
     given = _loss(twin, batches, True), _loss(twin, batches, False)

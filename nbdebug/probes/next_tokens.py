@@ -36,7 +36,7 @@ class _Sequence:
 
 @probe
 def next_tokens(twin: Twin, trial: TrialRun) -> FutureInfluence:
-    """Change the future of some sequences and compare what is said about their past, in eval mode."""
+    """Change future tokens of some sequences and compare the outputs for past ones, in eval mode."""
     require_run(trial)
     whole = twin.batch()
     _sequence(whole)

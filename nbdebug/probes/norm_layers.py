@@ -20,7 +20,7 @@ __all__ = ["norm_layers"]
 
 @probe
 def norm_layers(twin: Twin, subject: Subject) -> Norms:
-    """Run one batch in training mode and see what becomes of running statistics."""
+    """Run one batch in train mode and compare the running statistics."""
     layers = {path: module for path, module in paths_of(twin.model).items() if _normalises(module)}
     if not layers:
         raise NotApplicable("no module normalises over the batch")

@@ -24,7 +24,7 @@ NOTHING = 1e-6  # relative change that float32 cannot tell from none
 
 @probe
 def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
-    """Compare the outputs of one batch with those of other inputs, module by module, in eval mode."""
+    """Compare the outputs for different inputs, module by module, in eval mode."""
     require_run(trial)
     samples = samples_of(twin)
     with twin.mode(training=False), torch.no_grad():

@@ -21,7 +21,7 @@ SAMPLES = 16  # TheDeepChecker: 16 samples
 
 @probe(quick=False)
 def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
-    """Train on one small batch again and again, with the optimizer given, until the answer is clear."""
+    """Overfit a single small batch with your optimizer."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     hurry(twin)

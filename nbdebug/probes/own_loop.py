@@ -28,7 +28,7 @@ CALLS_AT_MOST = 40  # gradient accumulation may take a step only every so many c
 
 @probe
 def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
-    """Call the training step again and again and see what becomes of gradients, weights and memory."""
+    """Run your training step repeatedly and track gradients, weights and memory."""
     require_run(trial)
     if twin.train_step is None:
         raise NotApplicable("no train_step was given, so the loop cannot be looked at")

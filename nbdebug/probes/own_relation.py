@@ -32,7 +32,7 @@ LOOKS = 12  # how often the training is interrupted to see whether the answer is
 def own_relation(
     twin: Twin, samples: Samples, simple: Baselines | None, trial: TrialRun, control: Control
 ) -> OwnRelation:
-    """Train on some samples, and see on others whether their own targets fit better than those of other samples."""
+    """Train on some samples, and test on others whether targets match their own inputs."""
     require_run(trial)
     if simple is not None and simple.p < 0.01:  # as the check judges it
         raise NotApplicable("simple models find the relation")

@@ -58,7 +58,7 @@ class _Padded:
 
 @probe
 def padding(twin: Twin, trial: TrialRun) -> PaddingTrial:
-    """Find padding at the ends of sequences, cut it off sample by sample, and compare the predictions."""
+    """Remove the padding of each sequence and compare the predictions."""
     require_run(trial)
     batches = twin.batches(BATCHES)
     seen = [found for batch in batches for found in _padded_inputs(batch)]

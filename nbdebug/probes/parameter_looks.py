@@ -17,7 +17,7 @@ __all__ = ["parameter_looks"]
 
 @probe
 def parameter_looks(twin: Twin) -> ParameterLooks:
-    """Run one batch forward and back and take one step, and measure every parameter, gradient and update."""
+    """Take one training step and measure every parameter, gradient and update."""
     twin.ready_to_train()
     batch = twin.batch()
     twin.model.zero_grad(set_to_none=True)

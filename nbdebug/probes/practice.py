@@ -32,7 +32,7 @@ ANSWERED = 512  # samples, drawn at random, whose answers are judged
 
 @probe
 def practice(twin: Twin, control: Control) -> Practice:
-    """Train for a short while and see how well the answers are before and after."""
+    """Train briefly and compare the metric before and after."""
     seed = torch.initial_seed()  # of this run; set again after what making the twin has drawn
     seed_all(seed)
     asked = _asked(twin, control)

@@ -21,7 +21,7 @@ STEPS = 3
 
 @probe(quick=False)
 def repeats(twin: Twin, trial: TrialRun, rereading: Rereading | None, control: Control) -> Repeats:
-    """Take the same few training steps on two copies with the same seed, and compare losses and weights."""
+    """Repeat a few training steps on two copies with the same seed and compare them."""
     require_run(trial)
     if twin.how != "deepcopy":
         raise NotApplicable("the model cannot be copied whole, so that two runs do not begin alike")

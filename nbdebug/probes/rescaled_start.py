@@ -21,7 +21,7 @@ SUSPICIOUS = 2.5  # times above the band of the usual recipes, or as far below i
 
 @probe(quick=False)
 def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> RescaledStart:
-    """Train two copies for a few steps: one as it is, one with the odd layers brought to scale."""
+    """Train two copies for a few steps, one of them with rescaled weights."""
     odd = [w for w in weights.weights if w.std > 0 and _is_odd(w.excess, w.is_head)]
     if not odd or not weights.fresh:
         return RescaledStart((), (), ())

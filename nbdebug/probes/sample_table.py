@@ -27,7 +27,7 @@ Labels = list[torch.Tensor]
 
 @probe(quick=False)
 def sample_table(subject: Subject, control: Control) -> Samples:
-    """Draw samples at random from every split and lay them out as rows of numbers."""
+    """Sample every split at random and flatten the samples to rows."""
     others = [feed for feed in (subject.val_feed, subject.test_feed) if feed is not None]
     parts = 1 + len(others)
     train = _table(subject, subject.feed, control, 0.0, 1 / parts)

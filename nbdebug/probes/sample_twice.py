@@ -21,7 +21,7 @@ SECONDS = 8.0
 
 @probe(quick=False)
 def sample_twice(subject: Subject, control: Control) -> Rereading:
-    """Read the same samples three times with the same random numbers, and once with others, on fresh copies."""
+    """Load the same samples several times, with the same and with another random seed."""
     first, second = (fresh_reader(subject.feed, subject.wrap) for _ in range(2))
     if first is None or second is None:
         raise NotApplicable("samples cannot be read by index")

@@ -22,7 +22,7 @@ SECONDS = 10.0
 
 @probe
 def schedule(twin: Twin, control: Control) -> Schedule:
-    """Step a copy of the scheduler as often as a training would and note the learning rates."""
+    """Step a copy of the scheduler through a training run and record the learning rates."""
     if twin.scheduler is None:
         return _within_the_step(twin, control)
     if isinstance(twin.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):

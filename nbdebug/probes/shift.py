@@ -22,7 +22,7 @@ MOST_COLUMNS = 256  # for the forest
 
 @probe
 def shift(samples: Samples, control: Control) -> Shifts:
-    """Compare means, scales and labels column by column, and let a forest try to tell the splits apart."""
+    """Compare the splits column by column, and train a random forest to distinguish them."""
     if not samples.others:
         raise NotApplicable("there is no validation or test loader to compare with")
     train = samples.clean

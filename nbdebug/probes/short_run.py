@@ -28,7 +28,7 @@ FIXED_BATCHES = 4  # quality is measured on these before and after, and the trai
 
 @probe(quick=False)
 def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
-    """Train for a short while over a few batches and compare before and after on the same samples."""
+    """Train briefly on a few batches and compare before and after."""
     require_run(trial)
     loading, raw = _timed_draw(twin)
     batches = [twin.subject.wrap(item).to(twin.device) for item in raw]

@@ -38,7 +38,7 @@ class _Digests:
 
 @probe
 def splits(subject: Subject, samples: Samples, control: Control) -> Splits:
-    """Look for the same samples, and for almost the same, in training data and held-out splits."""
+    """Search training and held-out data for duplicates and near-duplicates."""
     feeds = [feed for feed in (subject.val_feed, subject.test_feed) if feed is not None]
     if not feeds:
         raise NotApplicable("there is no validation or test loader to compare with")

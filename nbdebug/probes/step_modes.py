@@ -22,7 +22,7 @@ __all__ = ["step_modes"]
 
 @probe(quick=False)
 def step_modes(twin: Twin, trial: TrialRun) -> StepModes:
-    """Find the modules that behave differently in the two modes, and see how a training step sets them."""
+    """Find the modules that depend on train/eval mode, and the mode your training step sets."""
     require_run(trial)
     batch = twin.batch()
     handed, sensitive = bool(twin.model.training), _sensitive(twin.fresh(), batch)

@@ -21,7 +21,7 @@ ALIKE = 1e-4  # of the largest unit: rounding in sums of different order stays b
 
 @probe(quick=False)
 def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry:
-    """Find layers whose units are copies of each other, take a few plain steps, and look again."""
+    """Find layers with identical units, and test whether they stay identical during training."""
     require_run(trial)
     _rest(twin)
     batches = twin.batches(STEPS)

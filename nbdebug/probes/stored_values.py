@@ -23,7 +23,7 @@ LEVELS = 8  # fewer different values than that may be meant
 
 @probe
 def stored_values(subject: Subject) -> StoredValues:
-    """Read some samples and follow their values from the arrays of the data set into the batch."""
+    """Trace values from the dataset's arrays into the batch."""
     feed = subject.feed
     dataset, total = feed.dataset, feed.total
     if dataset is None or not total or feed.gives_whole_batches:

@@ -30,7 +30,7 @@ RESHAPES: dict[str, Reshape] = {
 
 @probe
 def target_alignment(twin: Twin) -> TargetAlignment:
-    """Change the target of one sample, the outputs held fixed, and see at whose outputs the loss then pulls."""
+    """Change the target of one sample and find which outputs get its gradient."""
     batch = twin.batch().head(SAMPLES)
     if len(batch.targets) != 1:
         raise NotApplicable("the batch has no target of its own, or several")

@@ -18,7 +18,7 @@ __all__ = ["target_influence"]
 
 @probe
 def target_influence(twin: Twin, trial: TrialRun) -> TargetInfluence:
-    """Exchange each target for others, the outputs held fixed, and compare the losses."""
+    """Replace each target, with fixed outputs, and compare the losses."""
     require_run(trial)
     twin.ready_to_train()
     batches = twin.batches(3)

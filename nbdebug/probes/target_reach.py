@@ -24,7 +24,7 @@ GRID = [*(-size for size in reversed(_SIZES)), 0.0, *_SIZES]
 
 @probe
 def target_reach(twin: Twin, trial: TrialRun) -> TargetReach:
-    """Look for the constant output that the loss likes best, for low and for high targets."""
+    """Find the constant output with the lowest loss, for low and for high targets."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     if len(batch.targets) != 1:

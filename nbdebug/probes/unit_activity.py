@@ -27,7 +27,7 @@ MOSTLY = 0.6  # of the samples
 
 @probe(quick=False)
 def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity:
-    """Run many batches in eval mode and keep, for every unit, what goes in and out of its activation."""
+    """Run many batches in eval mode and record the inputs and outputs of every activation."""
     require_run(trial)
     tallies: dict[str, _Tally] = {}
     seen, batches = 0, twin.batches(BATCHES)

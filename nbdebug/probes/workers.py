@@ -29,7 +29,7 @@ Digests = list[list[bytes]]
 
 @probe
 def workers(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Workers:
-    """Let two workers read the same samples in two epochs, and compare what random numbers they draw."""
+    """Compare the random numbers of two DataLoader workers over two epochs."""
     loader = subject.feed.loader
     if not isinstance(loader, DataLoader) or loader.num_workers < 2:
         raise NotApplicable("the loader has fewer than two workers")
