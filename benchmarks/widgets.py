@@ -124,7 +124,7 @@ def clicks(notebook: Notebook, cell: int) -> tuple[float, float]:
     output = notebook.output(cell)
     output.get_by_role("button", name="learn one small batch by heart").click()
     output.get_by_role("button", name="Run this step").click()
-    expect(output).to_contain_text("learning one batch by heart", timeout=60_000)
+    expect(output).to_contain_text("overfitting one batch", timeout=60_000)
     button = output.get_by_role("button", name="Cancel").element_handle()
     seen = notebook.page.evaluate(CLICK, [button])
     return float(seen["shown"]), float(seen["heard"])

@@ -38,7 +38,7 @@ class Control:
         if self.interrupted.is_set():
             raise KeyboardInterrupt
         if self.cancel.is_set():
-            raise Cancelled("cancelled by the user")
+            raise Cancelled("canceled by the user")
         if self.seconds_left < 0:
             raise OutOfTime("the time limit was reached")
 

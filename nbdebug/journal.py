@@ -100,4 +100,4 @@ class Journal:
             except Exception as error:
                 with self._lock:
                     self._listeners.remove(listener)
-                warnings.warn(f"a listener of the journal failed and was dropped: {error!r}", stacklevel=2)
+                warnings.warn(f"a listener of the journal failed and was removed: {error!r}", stacklevel=2)

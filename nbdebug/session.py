@@ -20,7 +20,7 @@ from nbdebug.twin.witness import Witness
 
 __all__ = ["Missing", "Session"]
 
-LEFT_OUT = "left out by quick=True"
+LEFT_OUT = "omitted by quick=True"
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Session:
         except OutOfTime:
             if self.control.is_over:
                 raise
-            return Missing("skipped", f"the probe {spec.name} reached its time limit before its answer was clear")
+            return Missing("skipped", f"the probe {spec.name} reached its time limit before the result was clear")
         except Exception as error:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
@@ -220,8 +220,8 @@ class Session:
         if touched:
             self._witness = None  # what is as it was left is seen anew
             self.journal.note(
-                f"ATTENTION: something of yours was changed while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
-                "Code of yours reached it by a way that could not be cut (or ran at the same time in another thread)."
+                f"ATTENTION: your objects were modified while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
+                "Your own code reached them from the copy, or modified them at the same time in another thread."
             )
 
     def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
@@ -237,7 +237,7 @@ class Session:
 
 def _signed(finding: Any, spec: CheckSpec) -> Finding:
     if not isinstance(finding, Finding):
-        raise TypeError(f"the check {spec.id!r} gave {type(finding).__name__}; it has to yield nbdebug.Finding")
+        raise TypeError(f"the check {spec.id!r} yielded {type(finding).__name__}; it must yield nbdebug.Finding")
     return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
 
 

@@ -93,7 +93,7 @@ def test_magics_and_own_checks() -> None:
         allow_errors=True,
     )
     assert "too-wide" in shown[2] and "8 units" in shown[2]
-    assert "No illness found" in shown[4]
+    assert "No problems found" in shown[4]
     assert "Why it matters: it has to fit" in shown[5]
     assert "nbdebug wizard on Sequential" in shown[6]
     assert "loadr" in shown[7] and "run its cell first" in shown[7]
@@ -115,8 +115,8 @@ def test_diagnose_magic_saves_a_report() -> None:
         allow_errors=True,
     )
     assert "run %nbdebug diagnose" in shown[1]
-    assert "✓ Does one batch go through" in shown[4] and "takes nothing" in shown[5]
-    assert "left out by quick=True" in shown[6]
+    assert "✓ First pass" in shown[4] and "takes no arguments" in shown[5]
+    assert "omitted by quick=True" in shown[6]
     assert "checks in" in shown[2]
     assert "True" in shown[3]
 
@@ -132,9 +132,9 @@ def test_the_error_of_the_cell_before_is_explained() -> None:
         "%nbdebug explain-error model",
         allow_errors=True,
     )
-    assert "there was no error yet" in shown[1]
+    assert "no exception was raised yet" in shown[1]
     assert "fails in 0 (Linear)" in shown[3] and "in_features=5 (it is 4)" in shown[3]
-    assert "takes nothing" in shown[4]
+    assert "takes no arguments" in shown[4]
 
 
 @pytest.mark.kernel
@@ -206,7 +206,7 @@ def test_watch_runs_its_cell_as_a_notebook_would() -> None:
     assert outputs[2].text == "{'x': <class 'int'>}\n" and outputs[3].data["text/plain"] == "42"
     said = [_said(cell) for cell in notebook.cells]
     assert said[3].split()[0] == "12" and int(said[3].split()[1]) < 12 and said[3].split()[2] == "1.0"
-    assert "Does one batch go through" in said[4]
+    assert "First pass" in said[4]
 
 
 @pytest.mark.kernel

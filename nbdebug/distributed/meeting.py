@@ -84,7 +84,7 @@ class Meeting:
     def _silence(self, rank: int, seconds: float) -> str:
         if self._look("here", rank) is None:
             return (
-                f"Rank {rank} did not come within {seconds:.0f} s, so that nothing is said about it: call nbdebug on "
+                f"Rank {rank} did not come within {seconds:.0f} s, so it is not in the report: call nbdebug on "
                 "every rank, not on rank 0 alone"
             )
         return f"Rank {rank} began, and was not heard of for {seconds:.0f} s; it hangs, died, or takes much longer"

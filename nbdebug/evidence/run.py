@@ -77,9 +77,11 @@ class LossCourse:
     def require_progress(self) -> None:
         """Refuse to judge a loss that measures no progress."""
         if self.others:
-            raise NotApplicable("models that train against each other push each other's losses up")
+            raise NotApplicable("in adversarial training the loss of one model rises when the other improves")
         if self.makes_data:
-            raise NotApplicable("the model acts between the steps and makes its data: its loss measures no progress")
+            raise NotApplicable(
+                "the model generates its own training data (as in RL), so its loss does not measure progress"
+            )
 
     @property
     def range(self) -> float:

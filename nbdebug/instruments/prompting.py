@@ -21,7 +21,7 @@ def can_ask() -> bool:
 
 def cannot_ask(seen: str) -> str:
     """Say in one line what was seen where nobody answers."""
-    return f"nbdebug would stop at the {seen}, but nobody can answer here (there is no input); the run goes on.\n"
+    return f"nbdebug would stop at the {seen}, but stdin is not available here; the run continues.\n"
 
 
 def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]) -> Any:

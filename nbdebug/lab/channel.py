@@ -23,7 +23,7 @@ def connect(details: Mapping[str, Any]) -> dict[str, Any]:
     """Send what happens to this channel, too, from now on."""
     name = details.get("channel")
     if not isinstance(name, str) or not name:
-        raise BadInput("it names no channel", where="connect", expected="the id of a comm", do="update the extension")
+        raise BadInput("it has no channel", where="connect", expected="the id of a comm", do="update the extension")
     from comm import create_comm
 
     # The extension has made its end already, so that this one must not ask for it to be opened.

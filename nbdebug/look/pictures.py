@@ -51,11 +51,11 @@ def album_of(values: torch.Tensor, dataset: Any = None) -> Album:
     first = (values.movedim(axis + 1, 1) if axis >= 0 else values[:, None]).float()
     scaling = find_scaling(first, dataset)
     channels = int(first.shape[1])
-    says = ["channels last: turned for display"] if axis == values.dim() - 2 else []
+    says = ["channels last: permuted for display"] if axis == values.dim() - 2 else []
     says.append(scaling.says)
     if channels not in (1, 3):
         shown = f"the first {MOST_CHANNELS} of {channels}" if channels > MOST_CHANNELS else str(channels)
-        says.append(f"{shown} channels, side by side in grey")
+        says.append(f"{shown} channels, side by side in gray")
     if values.dim() == 5:
         says.append(f"frames or slices side by side, at most {MOST_FRAMES} of them")
     bad = ~torch.isfinite(first)

@@ -29,11 +29,13 @@ LABELLED, FEWEST = 400, 60  # samples whose class simple models predict
 def augmentation(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Augmentation:
     """Load some samples repeatedly and test whether they stay distinguishable."""
     if not rereading.random:
-        raise NotApplicable("reading a sample again gives the same values: there is no random augmentation")
+        raise NotApplicable("loading a sample again returns the same values: there is no random augmentation")
     if rereading.target_random:
-        raise NotApplicable("a sample gets another target at every reading: each one is made anew")
+        raise NotApplicable(
+            "a sample gets a different target every time it is loaded: samples are generated on the fly"
+        )
     if samples.train.kind == "none":
-        raise NotApplicable("there is no target that augmentation could hide")
+        raise NotApplicable("there is no target that augmentation could destroy")
     reader = fresh_reader(subject.feed, subject.wrap)
     assert reader is not None  # it was there for the rereading
     chosen = _spread(samples)
@@ -42,7 +44,7 @@ def augmentation(subject: Subject, samples: Samples, rereading: Rereading, contr
         with control.limit(SECONDS):
             for draw in range(READINGS):
                 for index in chosen:
-                    control.progress(len(parts) / (len(chosen) * READINGS), "reading augmented samples")
+                    control.progress(len(parts) / (len(chosen) * READINGS), "loading augmented samples")
                     parts.append(columns_of(reader.read(index, 1 + draw * 100_003 + index)))
     except OutOfTime:
         if control.is_over or len(parts) < 4 * len(chosen):

@@ -29,7 +29,7 @@ def bad_values(twin: Twin, sweep: LoaderSweep) -> BadValuesReach:
     except NbdebugError:
         raise
     except Exception as error:
-        return BadValuesReach(reason=f"the model does not run on such a sample: {type(error).__name__}: {error}")
+        return BadValuesReach(reason=f"the model fails on such a sample: {type(error).__name__}: {error}")
     return BadValuesReach(swallowed["input"], swallowed["target"])
 
 

@@ -52,16 +52,16 @@ def _mixing(twin: Twin, samples: Samples) -> BatchMixing:
         if reference.predicted is None:
             raise NotApplicable("the model returns no tensor")
         if samples.count < 3:
-            raise NotApplicable(f"the batch has {samples.count} samples; 3 are needed to see one change another")
+            raise NotApplicable(f"the batch has {samples.count} samples; at least 3 are required")
         again = record(twin, samples.batch, whole=whole)
         changed, masks = _changed(twin, samples, reference, whole)
     noise = _spill_of([reference, again], [torch.zeros(samples.count, dtype=torch.bool)], samples.count)
     influence = _spill_of([reference, *changed], masks, samples.count)
     if influence is None or noise is None:
-        raise NotApplicable("the output has no dimension for the samples")
+        raise NotApplicable("the output has no batch dimension")
     place = _first(reference, changed, again, masks, samples.count) if influence > TELLS else None
     if place is not None and place.path == "model" and place.before:
-        raise NotApplicable("your own code mixes the samples before the model sees them")
+        raise NotApplicable("your own code mixes the samples before they reach the model")
     return BatchMixing(
         influence=influence,
         noise=noise,
@@ -89,7 +89,7 @@ def reference_run(twin: Twin, samples: Samples) -> tuple[Samples, Recording, boo
             raise
         except Exception:
             continue
-    raise NotApplicable("the model does not run in eval mode; see forward-fails")
+    raise NotApplicable("the model fails in eval mode; see forward-fails")
 
 
 def _changed(
@@ -111,7 +111,7 @@ def _changed(
             runs.append(run)
             masks.append(torch.arange(samples.count) == index)
     if not runs:
-        raise NotApplicable("no sample can be replaced without changing the shape of the output")
+        raise NotApplicable("replacing any sample changes the shape of the output")
     return runs, masks
 
 

@@ -24,7 +24,7 @@ def batch_order(twin: Twin, trial: TrialRun) -> BatchOrder:
     require_run(trial)
     samples = samples_of(twin)
     if samples.axis != 0 or not samples.sure or samples.batch.whole:
-        raise NotApplicable("the samples of the batch cannot be put in another order")
+        raise NotApplicable("the samples of the batch cannot be permuted")
     settle_and_shake(twin, samples)
     with twin.mode(training=False), torch.no_grad():
         samples, reference, whole = reference_run(twin, samples)
@@ -32,7 +32,7 @@ def batch_order(twin: Twin, trial: TrialRun) -> BatchOrder:
         moved = _run(twin, samples.batch.select(order), whole)
         other_luck = record(twin, samples.batch, whole=whole, seed=SEED + 1)
     if not _has_rows(samples, reference, moved, other_luck):
-        raise NotApplicable("the model gives no tensor with one row for each sample")
+        raise NotApplicable("the model returns no tensor with one row per sample")
     assert reference.predicted is not None and moved.predicted is not None and other_luck.predicted is not None
     influence = relative_change(reference.predicted[order], moved.predicted)
 
@@ -57,7 +57,7 @@ def _run(twin: Twin, batch: Batch, whole: bool) -> Recording:
     except (Cancelled, OutOfTime, NotApplicable):
         raise
     except Exception as error:
-        raise NotApplicable(f"the samples cannot be put in another order: {type(error).__name__}") from None
+        raise NotApplicable(f"the samples cannot be permuted: {type(error).__name__}") from None
 
 
 def _has_rows(samples: Samples, *runs: Recording) -> bool:

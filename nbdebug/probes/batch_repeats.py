@@ -21,7 +21,7 @@ def batch_repeats(sweep: LoaderSweep) -> BatchRepeats:
     look = sweep.ordered
     keys = [key for key, distinct in zip(look.batch_keys, look.distinct, strict=True) if distinct >= LEAST]
     if len(look.sizes) == 1 and look.complete:
-        raise NotApplicable("the loader gives one batch only")
+        raise NotApplicable("the loader yields only one batch")
     if len(keys) < 3:
         raise NotApplicable(f"{len(keys)} batches of at least {LEAST} different samples: too few to compare")
     return BatchRepeats(

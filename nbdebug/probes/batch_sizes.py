@@ -55,12 +55,12 @@ def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
 def _refuse_other_layouts(samples: Samples) -> None:
     """Leave batches alone that cannot be cut along the first dimension of all their tensors."""
     if samples.axis != 0:
-        raise NotApplicable("the samples are not in the first dimension, so no batch of another size can be cut out")
+        raise NotApplicable("the batch dimension is not dim 0, so the batch cannot be sliced")
     if samples.count < 2:
-        raise NotApplicable("a batch of one sample has no other sizes to be cut to")
+        raise NotApplicable("a batch of one sample cannot be sliced")
     for name, tensor in samples.batch.inputs.items():
         if not samples.holds(tensor) and samples.count in tensor.shape and tensor.dim() > 1:
-            raise NotApplicable(f"{name} has its samples in another dimension, so it cannot be cut with the others")
+            raise NotApplicable(f"{name} has another batch dimension, so it cannot be sliced with the others")
 
 
 def _try(twin: Twin, batch: Batch, size: int, mode: str) -> SizeFailure | None:

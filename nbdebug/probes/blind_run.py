@@ -30,22 +30,22 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:
-        raise NotApplicable("there is no target apart from the inputs")
+        raise NotApplicable("there is no separate target")
     if not _can_be_blinded(batch):
-        raise NotApplicable("the inputs are not tensors with one row for each sample")
+        raise NotApplicable("the inputs are not tensors with one row per sample")
     if twin.compute_loss is not None and not takes_targets(twin.fresh(), batch):
-        raise NotApplicable("compute_loss takes nothing but the inputs, so these are also what is asked for")
+        raise NotApplicable("compute_loss uses only the inputs, so they are also the target")
     told = twin.compute_loss is not None and _still_sees(twin, _same_for_all(batch))
     if told and not _is_label(batch):
-        raise NotApplicable("compute_loss gives the model more than the inputs, so these cannot be taken away")
+        raise NotApplicable("compute_loss passes more than the inputs to the model, so they cannot be ablated")
     if not _targets_differ(batch):
-        raise NotApplicable("all targets of the batch are the same, so nothing can be told from it")
+        raise NotApplicable("all targets of the batch are identical, so the test is not conclusive")
     hurry(twin)
     blind = train_on(
-        twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "learning without inputs")
+        twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "training without inputs")
     )
     if twin.compute_loss is not None and one_answer_will_do(twin, batch):
-        raise NotApplicable("one answer for all samples of the batch is as good as any, so nothing can be told from it")
+        raise NotApplicable("a constant prediction is optimal for this batch, so the test is not conclusive")
     return BlindRun(blind, overfit.curve, batch.size, overfit.swapped, told)
 
 

@@ -27,13 +27,13 @@ def class_weighting(twin: Twin, sweep: LoaderSweep) -> ClassWeighting:
     """Compare the gradients of the classes for identical outputs."""
     labels = sweep.class_labels()
     if len(labels) != 1 or len(sweep.targets) != 1:
-        return ClassWeighting(reason="there is not one class for each sample")
+        return ClassWeighting(reason="there is not exactly one class per sample")
     try:
         return _weigh(twin, next(iter(labels.values())))
     except NbdebugError as why:
         return ClassWeighting(reason=str(why).splitlines()[0])
     except Exception as error:
-        return ClassWeighting(reason=f"the loss cannot be asked: {type(error).__name__}: {error}")
+        return ClassWeighting(reason=f"the loss fails: {type(error).__name__}: {error}")
 
 
 def _weigh(twin: Twin, labels: np.ndarray) -> ClassWeighting:
@@ -55,7 +55,7 @@ def _weigh(twin: Twin, labels: np.ndarray) -> ClassWeighting:
         even = torch.full_like(output, 0.5)
     _, gradient = box.gradient(path, even)
     if gradient is None:
-        return ClassWeighting(reason="the loss gives no gradient to an even answer")
+        return ClassWeighting(reason="the loss has no gradient for uniform outputs")
     size = gradient.flatten(1).norm(dim=1)
     pulls = {int(c): float(size[given == c].mean()) for c in chosen if bool((given == c).any())}
     easy = _discount(box, path, output, given, size) if dim == 1 and scale == "logits" else None

@@ -34,9 +34,9 @@ def custom_gradients(twin: Twin, trial: TrialRun, control: Control) -> CustomGra
     loss = twin.run(batch).loss
     functions = own_functions(loss) if isinstance(loss, torch.Tensor) and loss.requires_grad else []
     if not functions:
-        raise NotApplicable("no function with a backward of its own is used")
+        raise NotApplicable("no custom autograd function is used")
     if sys.getprofile() is not None:
-        raise NotApplicable("a Python profiler is running, and the calls cannot be followed beside it")
+        raise NotApplicable("a Python profiler is running, so calls cannot be traced")
     owners = NodeOwners()
     hooks = tapped(twin.model, after=owners.after, before=owners.before)
     with hooks, calls_noted(functions, lambda: owners.innermost or "loss_fn") as calls:

@@ -38,7 +38,9 @@ def decay_race(twin: Twin, trial: TrialRun, control: Control) -> DecayRace:
     if dominance < WORTH_A_RACE:
         return DecayRace(decay, rate, dominance)
     held = race(twin, batches, twin.optimizer, STEPS, lambda f: control.progress(f / 2, "training with weight decay"))
-    loose = race(free, batches, free.optimizer, STEPS, lambda f: control.progress(0.5 + f / 2, "training without it"))
+    loose = race(
+        free, batches, free.optimizer, STEPS, lambda f: control.progress(0.5 + f / 2, "training without weight decay")
+    )
     return DecayRace(decay, rate, dominance, held, loose)
 
 

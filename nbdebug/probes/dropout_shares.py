@@ -26,7 +26,7 @@ Place = tuple[str, int, str]  # module, which of its calls, input or output
 
 @probe(quick=False)
 def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShares:
-    """Run one batch in both modes and compare, at every module, the share of values that are all the same.
+    """Run one batch in train and eval mode and compare the fraction of constant values per module.
 
     Dropped values are zero, or another constant; so this sees dropout as a module and as a function alike.
     """
@@ -40,7 +40,7 @@ def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShar
         control.progress(index / PASSES, "counting dropped values")
         runs.append(_constant_shares(twin, batch))
     if not calm:
-        raise NotApplicable("no module of the model gives a tensor")
+        raise NotApplicable("no module of the model returns a tensor")
     places = []
     for place, (still, count) in calm.items():
         seen = [run[place][0] for run in runs if place in run]

@@ -21,11 +21,11 @@ def epoch_order(subject: Subject) -> EpochOrder:
     """Compare the sample order of two epochs without loading samples."""
     feed, total = subject.feed, subject.feed.total
     if feed.dataset is None or not total:
-        raise NotApplicable("the samples have no index, so nobody can say which ones are drawn")
+        raise NotApplicable("the samples have no index, so their order is unknown")
     if feed.gives_whole_batches:
-        raise NotApplicable("the data set gives whole batches, so the samples have no index")
+        raise NotApplicable("the dataset returns whole batches, so the samples have no index")
     if total > ORDER_AT_MOST:
-        raise NotApplicable(f"the order of more than {ORDER_AT_MOST} samples is not laid out")
+        raise NotApplicable(f"the order is not computed for more than {ORDER_AT_MOST} samples")
     first, second = feed.orders(2, min(4 * total, ORDER_AT_MOST)) or ([], [])
     loader, drawn = feed.loader, set(first)
     sampler = getattr(loader.batch_sampler, "sampler", None) or loader.sampler

@@ -39,7 +39,7 @@ def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses
     for index, batch in enumerate(batches):
         if seen and time.monotonic() - begun > SECONDS:
             break
-        control.progress(index / len(batches), f"looking for NaN in batch {index}")
+        control.progress(index / len(batches), f"searching for NaN in batch {index}")
         for mode in modes:
             twin.model.zero_grad(set_to_none=True)
             found, trains = _examine(twin, batch, index, mode) if not index else _tried(twin, batch, index, mode)

@@ -76,12 +76,12 @@ def first_pass(twin: Twin, trial: TrialRun) -> FirstPass:
     with tapped(twin.model, after=recorder.after):
         outcome = twin.run(batch)
     if not isinstance(outcome.loss, torch.Tensor) or outcome.loss.numel() != 1:
-        raise NotApplicable("the loss is not one number")
+        raise NotApplicable("the loss is not a scalar")
     if outcome.loss.requires_grad:
         outcome.loss.backward()
     task = task_of(outcome.output, batch)
     choice = twin.loss_choice(outcome.output, batch) if twin.compute_loss is None else None
-    chance, reason = (None, "the loss is computed by your own function")
+    chance, reason = (None, "the loss is computed by a custom function")
     if choice is not None:
         chance, reason = chance_loss(choice.function, outcome.output, batch, task)
     return FirstPass(

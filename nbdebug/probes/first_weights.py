@@ -52,7 +52,7 @@ def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights
             twin.run(batch)
     layers = tuple(tap.facts() for tap in _innermost(taps).values() if tap.samples)
     if not layers:
-        raise NotApplicable("no layer with weights receives real numbers from the inputs")
+        raise NotApplicable("no weighted layer receives real-valued inputs")
     response, noise = _response(twin, batches[0] if twin.subject.whole_batches else batches[0].head(FEW))
     return FirstWeights(layers, response, noise)
 
@@ -72,7 +72,7 @@ def _random_batches(twin: Twin, control: Control) -> list[Batch]:
             break
     whole = [batch for batch in batches if batch.size > 1] or batches
     if not whole:
-        raise NotApplicable("no batch could be drawn; see empty-loader and sample-fails")
+        raise NotApplicable("no batch could be loaded; see empty-loader and sample-fails")
     return whole
 
 

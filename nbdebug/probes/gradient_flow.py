@@ -35,7 +35,7 @@ def gradient_flow(twin: Twin, trial: TrialRun, control: Control) -> GradientFlow
             small_step(twin, batch)
         measured = _measure(twin, batch)
     if not measured:
-        raise NotApplicable("no layer with weights lies on the way of the gradient")
+        raise NotApplicable("no weighted layer gets a gradient")
     slopes = _weight_gradients(twin, measured)
     control.progress(0.5, "taking one step")
     updates = _updates(twin, batch, measured)
@@ -60,7 +60,7 @@ def _measure(twin: Twin, batch: Batch) -> Measured:
     gradients = _listen(calls)
     loss = trace.outcome.loss if trace.outcome is not None else None
     if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
-        raise NotApplicable("the loss carries no gradient")
+        raise NotApplicable("the loss has no gradient")
     loss.backward()
     measured: Measured = {}
     for index, call in enumerate(calls):

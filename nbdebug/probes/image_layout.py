@@ -81,7 +81,7 @@ def _readings(pictures: torch.Tensor, channels: int, height: int, width: int) ->
     if height != width:
         turned = pictures.reshape(count, channels, width, height)
         if _repeats_at(pictures, height):
-            found.append(("width and height exchanged", turned))
+            found.append(("width and height swapped", turned))
         if 2 <= channels <= 16:
             last = pictures.reshape(count, width, height, channels).permute(0, 3, 1, 2)
             found.append(("width × height × channels", last))

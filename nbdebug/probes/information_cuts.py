@@ -39,7 +39,7 @@ def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> Informati
         assert trace.outcome is not None
         answer, task = trace.outcome.predicted, task_of(trace.outcome.output, batch)
         if answer is None or answer.dim() < 2 or answer.shape[0] != batch.size or batch.size < 4:
-            raise NotApplicable("the model gives no table with one row for each of several samples")
+            raise NotApplicable("the model returns no 2D output with one row per sample")
         needed, reason = _needed(task, batch, answer)
         paths = [call.path for call in trace.calls]
         narrow = [
@@ -56,7 +56,7 @@ def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> Informati
     if not cuts:
         return InformationCuts((), kind)
     race(
-        twin, [batch], plain_adam(twin, RATE), STEPS, lambda f: control.progress(f, "learning through the narrow layer")
+        twin, [batch], plain_adam(twin, RATE), STEPS, lambda f: control.progress(f, "training through the narrow layer")
     )
     fit = fit_asked_for(twin, batch)
     return InformationCuts(cuts, kind, fit.value if fit else None, fit.measure if fit else "", batch.size)
@@ -74,8 +74,8 @@ def _needed(task: Task, batch: Batch, answer: torch.Tensor) -> tuple[float, str]
         shares = torch.linalg.svdvals(values).square().cumsum(0)
         if float(shares[-1]) > 0:
             rank = 1 + int((shares < EXPLAINED * shares[-1]).sum())
-            return float(rank), f"targets with {rank} independent directions"
-    raise NotApplicable(f"how wide a layer has to be is not known for a task of the kind {task.kind!r}")
+            return float(rank), f"targets of rank {rank}"
+    raise NotApplicable(f"the required width is unknown for a task of kind {task.kind!r}")
 
 
 def _gives_back(batch: Batch) -> bool:

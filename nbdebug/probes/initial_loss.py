@@ -43,7 +43,7 @@ def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
         if all(math.isfinite(value) for value in (first.loss, first.guess, first.constant)):
             guesses.append((path, first))
     if not guesses:
-        raise NotApplicable("nobody can guess what this loss compares the outputs with")
+        raise NotApplicable("chance level is unknown for this loss")
     fresh = _untrained(twin, box, {path: first.constant for path, first in guesses})
     soon = _soon(twin.fresh()) if any(first.loss > FAR * first.guess for _, first in guesses) else math.inf
     return InitialLoss(tuple(replace(first, untrained=fresh.get(path, ()), soon=soon) for path, first in guesses))

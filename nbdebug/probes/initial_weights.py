@@ -23,7 +23,7 @@ TANH_GAIN = 5 / 3  # the largest of the usual gains, torch.nn.init.calculate_gai
 
 @probe
 def initial_weights(twin: Twin, subject: Subject, trial: TrialRun) -> InitialWeights:
-    """Measure every weight matrix of the layers that are called, and say whether the model is fresh."""
+    """Measure the scale of every weight matrix and test whether the model is untrained."""
     require_run(trial)
     calls = list({call.path: call for call in weighted_calls(traced(twin, twin.batch()))}.values())
     facts = [fact for call in calls for fact in _facts(call, is_head=call is calls[-1])]
@@ -123,9 +123,9 @@ def _freshness(subject: Subject, facts: list[WeightFacts]) -> tuple[bool, str]:
         return False, "the optimizer has taken steps"
     counters = [b for n, b in subject.model.named_buffers() if n.endswith("num_batches_tracked") and b is not None]
     if counters and max(int(counter) for counter in counters) > 0:
-        return False, "batch statistics were gathered"
+        return False, "BatchNorm statistics were updated"
     telling = [fact for fact in facts if math.prod(fact.shape) >= 200]
     fresh = [fact for fact in telling if fact.looks_fresh]
     if len(fresh) < 0.5 * len(telling):
-        return False, f"{len(telling) - len(fresh)} of {len(telling)} weights follow no usual recipe"
-    return True, f"{len(fresh)} of {len(telling)} weights look as a recipe makes them"
+        return False, f"{len(telling) - len(fresh)} of {len(telling)} weights match no standard initialization"
+    return True, f"{len(fresh)} of {len(telling)} weights match a standard initialization"

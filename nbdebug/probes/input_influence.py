@@ -48,7 +48,7 @@ def input_influence(twin: Twin, trial: TrialRun, control: Control) -> InputInflu
         else:
             ignored.append(IgnoredPart(name, "input"))
     if not tested:
-        raise NotApplicable("no input can be shown to have an influence; see outputs-identical")
+        raise NotApplicable("no input affects the output; see outputs-identical")
     first = laboratory.batches[0].batch
     windowed = _is_windowed(twin, first)
     for name in tested:
@@ -68,12 +68,12 @@ class _Laboratory:
         drawn = [samples_of(twin, batch) for batch in several_batches(twin, BATCHES) if runs(twin.run, batch)]
         self.batches = [runnable(samples, SAMPLES, twin.run) for samples in drawn if samples.count > 1]
         if not self.batches:
-            raise NotApplicable("a batch of one sample leaves nothing to exchange with")
+            raise NotApplicable("a batch of one sample cannot be permuted")
         self._buffers = [(buffer, buffer.clone()) for buffer in twin.model.buffers()]
         self._known: dict[tuple[int, int, bool], tuple[Outputs, float]] = {}
         self._passes = [(training, luck) for training, luck in PASSES if self._runs(training)]
         if not self._passes:
-            raise NotApplicable("the model does not run on a part of its batch")
+            raise NotApplicable("the model fails on part of its batch")
 
     def _runs(self, training: bool) -> bool:
         """Whether there is a loss in this mode; some models give something else in eval mode."""

@@ -22,10 +22,10 @@ __all__ = ["REPAIRS", "label_trials"]
 SAMPLES = 12
 VALUES = 8
 REPAIRS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "class ids as 64-bit integers (target.long())": lambda t: t.long(),
-    "class ids instead of one-hot rows (target.argmax(1))": lambda t: t.argmax(1) if t.dim() > 1 else t,
-    "labels that count from 0 (target - 1)": lambda t: (t - 1).long(),
-    "real numbers (target.float())": lambda t: t.float(),
+    "int64 class indices (target.long())": lambda t: t.long(),
+    "class indices instead of one-hot rows (target.argmax(1))": lambda t: t.argmax(1) if t.dim() > 1 else t,
+    "zero-based labels (target - 1)": lambda t: (t - 1).long(),
+    "float targets (target.float())": lambda t: t.float(),
 }
 
 
@@ -34,7 +34,7 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
     """Test how the loss handles labels outside the class range."""
     sweep.require()
     if len(sweep.targets) != 1:
-        raise NotApplicable("the batch has no target of its own, or several")
+        raise NotApplicable("the batch has no separate target, or several")
     part, batch = sweep.targets[0], twin.batch().head(SAMPLES)
     target = next(iter(batch.targets.values()))
     try:
@@ -42,9 +42,9 @@ def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
             box = open_box(twin, batch)
         path, output = _head_of(box)
     except (NbdebugError, IndexError) as why:
-        return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model gives no output")
+        return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model returns no output")
     except Exception as failure:
-        return LabelTrials(part.name, reason=f"the model does not run ({type(failure).__name__}: {failure})")
+        return LabelTrials(part.name, reason=f"the model fails ({type(failure).__name__}: {failure})")
     error = _error(box)
     found = LabelTrials(part.name, error=error, dtype=part.dtype, low=part.low, high=part.high)
     if error:

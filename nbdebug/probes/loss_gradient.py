@@ -32,9 +32,9 @@ def _followed(twin: Twin) -> LossGradient:
     twin.ready_to_train()
     trainable = [p for p in twin.model.parameters() if p.requires_grad]
     if not trainable:
-        raise NotApplicable("no parameter of the model is trained")
+        raise NotApplicable("no parameter of the model requires a gradient")
     if twin.train_step is not None and twin.compute_loss is None:
-        raise NotApplicable("train_step computes the loss and goes backward itself; see step-never-taken")
+        raise NotApplicable("train_step computes the loss and its backward pass itself; see step-never-taken")
     watch = _Watch()
     with tapped(twin.model, after=watch.after):
         output, value = _raw(twin, twin.batch(), watch)

@@ -54,7 +54,7 @@ def _sequence(batch: Batch) -> _Sequence:
     """Find an input that the target is the next step of, or the same as."""
     target = batch.target if batch.has_target else None
     if not isinstance(target, torch.Tensor) or target.dim() < 2:
-        raise NotApplicable("the targets are no sequences, so no next step is predicted")
+        raise NotApplicable("the targets are not sequences, so there is no next-token prediction")
     best: list[_Sequence] = []
     for name, tensor in batch.inputs.items():
         if tensor.shape != target.shape or tensor.dtype != target.dtype:
@@ -70,7 +70,7 @@ def _sequence(batch: Batch) -> _Sequence:
             elif same > AGREES and axis == 1 and not tensor.is_floating_point():
                 best.append(_Sequence(name, axis, length, same, False))
     if not best:
-        raise NotApplicable("the targets are not the next steps of an input")
+        raise NotApplicable("the targets are not shifted inputs")
     return max(best, key=lambda s: (s.shifted, s.agreement))
 
 
@@ -88,11 +88,11 @@ def _loss_shifts(twin: Twin, batch: Batch, found: _Sequence) -> bool:
     """Whether the loss compares each output with the next target itself: then the last output gets no gradient."""
     outcome = twin.run(batch)
     if outcome.predicted is None or not outcome.loss.requires_grad:
-        raise NotApplicable("the target is the input, and it cannot be seen whether the loss shifts it")
+        raise NotApplicable("the target is the input, and it is unknown whether the loss shifts it")
     (slope,) = torch.autograd.grad(outcome.loss, [outcome.predicted], allow_unused=True)
     axis = _time_axis(outcome, found) if slope is not None else None
     if slope is None or axis is None:
-        raise NotApplicable("the target is the input, and it cannot be seen whether the loss shifts it")
+        raise NotApplicable("the target is the input, and it is unknown whether the loss shifts it")
     last, before = slope.select(axis, found.length - 1), slope.narrow(axis, 0, found.length - 1)
     return bool((last == 0).all()) and bool((before != 0).any())
 
@@ -128,7 +128,7 @@ def _leak(twin: Twin, batch: Batch, found: _Sequence) -> FutureInfluence:
     nothing = [torch.zeros(found.length, dtype=torch.bool)]
     influence, noise = _spill([reference, *changed], masks), _spill([reference, again], nothing)
     if influence is None or noise is None:
-        raise NotApplicable("the output has no dimension for the steps")
+        raise NotApplicable("the output has no time dimension")
 
     def leaks(values: tuple[torch.Tensor, ...]) -> bool:
         before, repeated, *after = values
@@ -156,7 +156,7 @@ def _unshifted(twin: Twin, batch: Batch, found: _Sequence) -> FutureInfluence:
     with torch.no_grad():
         seen = _leak(twin, batch, found)
         if seen.influence > TELLS:
-            raise NotApplicable("the target is the input, and the model sees all of it: it reconstructs")
+            raise NotApplicable("the target is the input, and the model is not causal: it is an autoencoder")
         changed = record(twin, _with_other_future(batch, found, 1)).predicted
         reference = record(twin, batch).predicted
     if changed is None or reference is None or torch.equal(changed, reference):

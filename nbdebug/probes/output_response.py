@@ -99,9 +99,9 @@ def _pair(twin: Twin, batch: Batch, others: list[Batch], whole: bool) -> list[Re
     if len(recordings) < 2:
         raise NotApplicable("there are no other inputs of the same shape to compare with")
     if any(is_bad(t) == "NaN" for r in recordings for t in r.outputs):
-        raise NotApplicable("the outputs hold NaN; see non-finite-forward")
+        raise NotApplicable("the outputs contain NaN; see non-finite-forward")
     if not any(t.is_floating_point() or t.is_complex() for t in recordings[0].outputs):
-        raise NotApplicable("the outputs are no real numbers")
+        raise NotApplicable("the outputs are not real-valued")
     return recordings
 
 

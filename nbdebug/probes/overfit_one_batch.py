@@ -25,14 +25,14 @@ def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     hurry(twin)
-    curve = train_on(twin, batch, STEPS, lambda f: control.progress(0.7 * f, "learning one batch by heart"))
+    curve = train_on(twin, batch, STEPS, lambda f: control.progress(0.7 * f, "overfitting one batch"))
     swapped = _with_swapped_inputs(twin, batch)
     pair = None
     if not curve.learned and batch.size > 2:
         again = twin.fresh()
         hurry(again)
         pair = train_on(
-            again, _two_apart(batch), STEPS, lambda f: control.progress(0.7 + 0.3 * f, "learning two samples by heart")
+            again, _two_apart(batch), STEPS, lambda f: control.progress(0.7 + 0.3 * f, "overfitting two samples")
         )
     name = "Adam" if twin.owns_optimizer else type(twin.optimizer).__name__
     return Overfit(curve, batch.size, name, twin.owns_optimizer, pair, swapped)

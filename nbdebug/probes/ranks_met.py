@@ -18,9 +18,9 @@ def ranks_met(subject: Subject, control: Control) -> Ranks:
     """Collect the model and data summaries of all ranks."""
     meeting = subject.meeting
     if meeting is None:
-        raise NotApplicable("one process alone: there is nobody to compare with")
+        raise NotApplicable("there is only one process")
     if not meeting.is_first:
-        raise NotApplicable("rank 0 compares the ranks, and reports")
+        raise NotApplicable("rank 0 compares the ranks and reports")
     heard = meeting.hear("facts", ARRIVAL, control.poll)
     if not heard:
         raise NotApplicable("; ".join(meeting.missing.values()))

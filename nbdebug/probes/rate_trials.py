@@ -28,7 +28,7 @@ def rate_trials(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control)
     require_run(trial)
     rate = learning_rate(twin)
     if isinstance(twin.optimizer, torch.optim.LBFGS) or rate <= 0:
-        raise NotApplicable("the optimizer has no learning rate that could be varied")
+        raise NotApplicable("the optimizer has no learning rate to vary")
     batch = twin.batch().head(SAMPLES)
     ratio = _update_ratio(twin.fresh(), batch)
     own = _known(overfit, ratio) or _trial(twin, batch, 1.0, control)

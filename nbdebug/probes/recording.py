@@ -12,4 +12,4 @@ __all__ = ["recording"]
 @probe
 def recording() -> Recording:
     """Read the recording of nbdebug.watch."""
-    raise NotApplicable("no training was recorded; `with nbdebug.watch(model, optimizer) as live:` does, and judges it")
+    raise NotApplicable("no training run was recorded; use `with nbdebug.watch(model, optimizer) as live:`")

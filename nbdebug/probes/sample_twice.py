@@ -24,20 +24,20 @@ def sample_twice(subject: Subject, control: Control) -> Rereading:
     """Load the same samples several times, with the same and with another random seed."""
     first, second = (fresh_reader(subject.feed, subject.wrap) for _ in range(2))
     if first is None or second is None:
-        raise NotApplicable("samples cannot be read by index")
+        raise NotApplicable("samples cannot be loaded by index")
     if not first.is_copy:
-        raise NotApplicable("the data set is too large to copy, and reading may change it")
+        raise NotApplicable("the dataset is too large to copy, and loading may mutate it")
     total = subject.feed.total or 0
     order = np.random.default_rng(0).permutation(min(total, 1_000_000))[: 2 * SAMPLES].tolist()
     half = (len(order) + 1) // 2
     tally, before = _Tally(), first.stored()
     with control.limit(SECONDS):
         for number, index in enumerate(order[:half]):
-            control.progress(number / half, "reading samples again")
+            control.progress(number / half, "loading samples again")
             tally.look(first, second, index, order[min(half + number, len(order) - 1)])
     after = first.stored()
     changed = sum(a != b for a, b in zip(before, after, strict=False))
-    return tally.evidence((f"{changed} array{'s' * (changed > 1)} held by the data set",) if changed else ())
+    return tally.evidence((f"{changed} array{'s' * (changed > 1)} of the dataset",) if changed else ())
 
 
 class _Tally:

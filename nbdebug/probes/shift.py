@@ -28,7 +28,7 @@ def shift(samples: Samples, control: Control) -> Shifts:
     train = samples.clean
     usable = [t for t in samples.others if len(t) >= FEWEST and t.columns == train.columns]
     if not usable or len(train) < FEWEST:
-        raise NotApplicable(f"fewer than {FEWEST} samples of a split, or splits of different shape")
+        raise NotApplicable(f"a split has fewer than {FEWEST} samples, or the splits differ in shape")
     pairs = []
     for number, table in enumerate(usable):
         control.progress(number / len(usable), f"comparing {table.name} with the training data")

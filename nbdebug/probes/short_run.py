@@ -33,7 +33,7 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
     loading, raw = _timed_draw(twin)
     batches = [twin.subject.wrap(item).to(twin.device) for item in raw]
     if not batches:
-        raise NotApplicable("the loader gives no batch")
+        raise NotApplicable("the loader yields no batch")
     fit_before, loss_before = fit_of(twin, batches[0]), _loss(twin, batches)
     losses, ratios, seconds = _train(twin, batches, control)
     loader = twin.subject.feed.loader
@@ -55,13 +55,13 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
 
 @probe
 def pace(run: ShortRun) -> Pace:
-    """Say where the time of a step goes."""
+    """Measure the time of data loading and of the training step."""
     return Pace(run.loading_seconds, run.training_seconds, run.workers)
 
 
 @probe
 def update_ratios(run: ShortRun) -> UpdateRatios:
-    """Say how much a step changes each weight matrix."""
+    """Measure the relative update of each weight matrix."""
     return UpdateRatios(run.ratios, run.loss_before, run.loss_after)
 
 
@@ -79,7 +79,7 @@ def _train(
     changes: dict[str, list[float]] = {}
     spent, started = 0.0, time.perf_counter()
     for step in range(STEPS):
-        control.progress(step / STEPS, "training for a short while")
+        control.progress(step / STEPS, "training briefly")
         before = _matrices(twin) if step < RATIO_STEPS else {}
         begun = time.perf_counter()
         losses.append(twin.plain_step(batches[step % len(batches)]))

@@ -45,7 +45,7 @@ def splits(subject: Subject, samples: Samples, control: Control) -> Splits:
     source, blind = subject.feed, ""
     if samples.random:
         plain = without_augmentation(subject.feed, feeds[0])
-        source, blind = plain or source, "" if plain else "training samples are changed at random when they are read"
+        source, blind = plain or source, "" if plain else "training samples are augmented at random"
     train = _digests(subject, source, samples.clean, control, 0.0, 0.5)
     pairs = []
     for number, feed in enumerate(feeds):

@@ -27,7 +27,7 @@ def step_modes(twin: Twin, trial: TrialRun) -> StepModes:
     batch = twin.batch()
     handed, sensitive = bool(twin.model.training), _sensitive(twin.fresh(), batch)
     if not sensitive:
-        raise NotApplicable("the model behaves the same in training and in eval mode")
+        raise NotApplicable("the model behaves identically in train and eval mode")
     if twin.train_step is None:
         return StepModes(handed, sensitive, has_step=False)
     as_handed = _modes_in_step(twin, batch)

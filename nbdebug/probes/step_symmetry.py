@@ -32,7 +32,7 @@ def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry
         return StepSymmetry((), len(weights), 0)
     before = {key: w.detach().clone() for key, w in alike.items()}
     for step in range(STEPS):
-        control.progress(step / STEPS, "looking for units that stay alike")
+        control.progress(step / STEPS, "searching for units that stay identical")
         small_step(twin, batches[step % len(batches)])
     length = sum(float(p.detach().double().square().sum()) for p in twin.model.parameters()) ** 0.5 or 1.0
     layers = tuple(

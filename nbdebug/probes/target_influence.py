@@ -24,7 +24,7 @@ def target_influence(twin: Twin, trial: TrialRun) -> TargetInfluence:
     batches = twin.batches(3)
     box = open_box(twin, batches[0])
     if not batches[0].targets or not box.heads:
-        raise NotApplicable("the batch has no target of its own")
+        raise NotApplicable("the batch has no separate target")
     uses = [
         TargetUse(name, tuple(target.shape), influence_of_target(box, name), _fits(box, name, batches))
         for name, target in batches[0].targets.items()

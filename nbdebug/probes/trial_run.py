@@ -41,7 +41,7 @@ def trial_run(twin: Twin, control: Control) -> TrialRun:
     if failed is not None:
         if twin.train_step is not None and _own_step_runs(twin, batches[0]):
             raise NotApplicable(
-                f"your train_step runs, but the {failed.failed_at} pass does not run without it; pass compute_loss="
+                f"your train_step runs, but the {failed.failed_at} pass fails without it; pass compute_loss="
             )
         return failed
     later = None
@@ -112,9 +112,9 @@ class _Run:
             self.loss = _by_hand(twin, batch)
         self.stage = "loss"
         if not isinstance(self.loss, torch.Tensor):
-            raise TypeError("no loss came back, or one that is not a number")
+            raise TypeError("the loss is missing or not a number")
         if self.loss.numel() != 1:
-            raise ValueError(f"the loss has the shape {tuple(self.loss.shape)}; backward needs one number")
+            raise ValueError(f"the loss has the shape {tuple(self.loss.shape)}; backward requires a scalar")
 
 
 def _by_hand(twin: Twin, batch: Batch) -> Any:
@@ -223,7 +223,7 @@ def _about_backward(error: str, twin: Twin, batch: Batch) -> dict[str, Any]:
             path, _, name = held[0].rpartition(".")
             return {
                 "where": path or "model",
-                "detail": f"{held[0]} keeps the graph of the batch before",
+                "detail": f"{held[0]} keeps the autograd graph of the previous batch",
                 "fits": [f"self.{name}.detach()"],
             }
     if "inplace operation" in error:
@@ -232,7 +232,7 @@ def _about_backward(error: str, twin: Twin, batch: Batch) -> dict[str, Any]:
             return {
                 "where": mutation.where,
                 "source": mutation.source,
-                "detail": f"`{mutation.operation}` in {mutation.where} changes in place what the backward pass of "
-                f"{mutation.needed_by} needs",
+                "detail": f"`{mutation.operation}` in {mutation.where} modifies in place a tensor that "
+                f"the backward pass of {mutation.needed_by} requires",
             }
     return {}

@@ -34,7 +34,7 @@ def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity
     try:
         with control.limit(SECONDS), twin.mode(training=False):
             for index, batch in enumerate(batches):
-                control.progress(index / len(batches), "watching every unit")
+                control.progress(index / len(batches), "recording every unit")
                 if seen >= SAMPLES:
                     break
                 for activation in activations_in(traced(twin, batch), tallies if index else None):
@@ -47,7 +47,7 @@ def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity
         if control.is_over or not tallies:
             raise
     if not tallies:
-        raise NotApplicable("no layer with an activation behind it was seen")
+        raise NotApplicable("no layer is followed by an activation")
     total = twin.subject.feed.total
     facts = tuple(tally.facts(path) for path, tally in tallies.items())
     return UnitActivity(facts, seen, total is not None and seen >= total)

@@ -27,10 +27,10 @@ STAYS = 4 * AROUND  # steps after which a loss that jumped and did not come back
 
 @recorded
 def loss_course(recording: Recording) -> LossCourse:
-    """Describe the loss by its level at the beginning, at the end and at best, by its scatter and by its spikes."""
+    """Summarize the loss curve: first, last and best loss, noise and spikes."""
     loss = recording.loss.finite
     if len(loss) < LEAST:
-        raise NotApplicable(f"the loss of {len(loss)} steps is known; {LEAST} are needed to speak of a course")
+        raise NotApplicable(f"the loss of {len(loss)} steps is known; at least {LEAST} are required")
     values, counts = loss.values.astype(float), loss.known.astype(float)
     tenth = max(5, len(values) // 10)
     start, start_error = _level(values[:tenth], counts[:tenth])

@@ -11,15 +11,15 @@ __all__ = ["moving_buffers_recorded", "ranks_recorded"]
 
 @recorded
 def ranks_recorded(recording: Recording) -> Ranks:
-    """Give what was gathered on rank 0."""
+    """Read the summaries gathered on rank 0."""
     if len(recording.ranks) < 2:
-        raise NotApplicable("one process alone was recorded: there is nobody to compare with")
+        raise NotApplicable("only one process was recorded")
     return Ranks(recording.ranks)
 
 
 @recorded
 def moving_buffers_recorded(recording: Recording) -> MovingBuffers:
-    """Give the buffers that changed while the training was watched."""
+    """Find the buffers that changed during training."""
     if len(recording.ranks) < 2 or not recording.steps:
-        raise NotApplicable("one process alone was recorded: there is nobody to compare with")
+        raise NotApplicable("only one process was recorded")
     return MovingBuffers(tuple(sorted({name for facts in recording.ranks for name in facts.moved})))

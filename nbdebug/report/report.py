@@ -95,7 +95,7 @@ class Report:
         if schema != SCHEMA:
             newer = isinstance(schema, int) and schema > SCHEMA
             raise BadInput(
-                f"the report has schema {schema!r}" if schema is not None else "this is no report of nbdebug",
+                f"the report has schema {schema!r}" if schema is not None else "this is not an nbdebug report",
                 where="Report.from_dict",
                 expected=f"schema {SCHEMA}",
                 do="install a newer nbdebug" if newer else "save the report again with this version of nbdebug",
@@ -115,7 +115,7 @@ class Report:
             raise BadInput(
                 f"the report is broken: {type(error).__name__}: {error}",
                 where="Report.from_dict",
-                expected="what report.to_dict() gives; docs/report-schema.md describes it",
+                expected="the output of report.to_dict(), as described in docs/report-schema.md",
                 do="save the report again",
             ) from error
 
@@ -170,7 +170,7 @@ class Report:
         counts = ", ".join(
             f"{sum(r.status == s for r in self.results)} {s}" for s in ("found", "clean", "skipped", "crashed")
         )
-        first = f"; likeliest cause: {self.findings[0].check}" if self.alarms else ""
+        first = f"; most likely cause: {self.findings[0].check}" if self.alarms else ""
         return f"<nbdebug report: {len(self.results)} checks: {counts}{first}>"
 
     def show(self) -> None:
@@ -195,7 +195,7 @@ class Report:
 def _curve(data: Mapping[str, Any]) -> Lines:
     curve = exhibit_from_dict(data)
     if not isinstance(curve, Lines):
-        raise ValueError(f"a curve is of the kind {data.get('kind')!r}")
+        raise ValueError(f"unknown kind of curve: {data.get('kind')!r}")
     return curve
 
 

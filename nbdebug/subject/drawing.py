@@ -105,7 +105,9 @@ class Reader:
         except NbdebugError:
             raise
         except Exception as error:
-            raise NotApplicable(f"sample {index} cannot be read ({type(error).__name__}); see sample-fails") from error
+            raise NotApplicable(
+                f"sample {index} cannot be loaded ({type(error).__name__}); see sample-fails"
+            ) from error
 
 
 def fresh_reader(feed: Feed, wrap: Wrap) -> Reader | None:

@@ -96,7 +96,7 @@ def labels_met(output: Any, target: Any) -> str:
     if target.is_floating_point() or not target.numel() or not output.dim() or not target.dim():
         return ""
     low, high = int(target.min()), int(target.max())
-    return f"the labels go from {low} to {high}, and the outputs have the shape {tuple(output.shape)}"
+    return f"the labels range from {low} to {high}, and the outputs have shape {tuple(output.shape)}"
 
 
 def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[str]:
@@ -105,9 +105,9 @@ def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[str]:
         low, high = int(x.min()), int(x.max())
         rows = getattr(module, "num_embeddings", high + 1)
         if low < 0:
-            yield f"ids that are not negative (the smallest is {low})"
+            yield f"non-negative indices (the smallest is {low})"
         elif high >= rows:
-            yield f"num_embeddings={high + 1} or more (it is {rows}, and the largest id is {high})"
+            yield f"num_embeddings={high + 1} or more (it is {rows}, and the largest index is {high})"
         return
     for prefix, (attribute, dim) in _SIZES.items():
         wanted = getattr(module, attribute, None)
@@ -118,7 +118,7 @@ def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[str]:
     invalid = re.search(r"shape '\[(.*?)\]' is invalid for input of size (\d+)", error)
     if invalid and x.dim() and x.shape[0] and int(invalid[2]) % x.shape[0] == 0:
         each = int(invalid[2]) // x.shape[0]
-        yield f"{each} values a sample (the code asks for the shape [{invalid[1]}])"
+        yield f"{each} values per sample (the code expects shape [{invalid[1]}])"
 
 
 def _runs(call: Callable[[], Any]) -> bool:

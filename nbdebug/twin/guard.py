@@ -45,7 +45,7 @@ class Guard:
             try:
                 self._undo[-1]()
             except Exception as error:  # one that fails must not keep the others from being done
-                warnings.warn(f"nbdebug could not put something back: {error!r}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"nbdebug could not restore an object: {error!r}", RuntimeWarning, stacklevel=2)
             self._undo.pop()  # only after it has run: an undo is harmless when it runs twice
 
     def on_close(self, undo: Callable[[], Any]) -> None:

@@ -43,7 +43,7 @@ def _classes(family: Family, like: torch.Tensor, dim: int) -> Guess:
     count = int(like.shape[dim])
     share = _means(family, keep=dim).clamp_min(1e-6)
     best = (share / share.sum()).log()
-    says = f"every one of {count} classes equally likely"
+    says = f"all {count} classes equally likely"
     rows = int(family.active.select(dim, 0).sum())
     return Guess("classification", [torch.zeros_like(like)], _spread(best, like, dim), _listed(best), count, rows, says)
 
@@ -55,7 +55,7 @@ def _log_probabilities(family: Family, like: torch.Tensor, dim: int) -> Guess:
     share = family.wanted.clamp_min(0).movedim(dim, -1).flatten(0, -2).sum(0).clamp_min(1e-9)
     best = (share / share.sum()).log()
     even = torch.full_like(like, -math.log(count))
-    says = f"every one of {count} classes equally likely"
+    says = f"all {count} classes equally likely"
     return Guess("classification", [even], _spread(best, like, dim), _listed(best), count, rows, says)
 
 
@@ -68,7 +68,7 @@ def _yes_or_no(family: Family, like: torch.Tensor) -> Guess | None:
     best = share if family.name == "probabilities" else share.logit()
     even = torch.full_like(like, 0.5 if family.name == "probabilities" else 0.0)
     rows = int(family.active.sum())
-    return Guess("binary", [even], _spread(best, like, keep), _listed(best), 2, rows, "both answers equally likely")
+    return Guess("binary", [even], _spread(best, like, keep), _listed(best), 2, rows, "both classes equally likely")
 
 
 def _numbers(family: Family, like: torch.Tensor) -> Guess:

@@ -20,17 +20,17 @@ class Mishap:
 
 
 _SAME_DEVICE = (
-    "Put model and batch on one device.",
+    "Move model and batch to the same device.",
     "device = next(model.parameters()).device\nx, y = x.to(device), y.to(device)",
 )
-_SAME_TYPE = ("Give the model inputs of its own type.", "x = x.to(next(model.parameters()).dtype)")
+_SAME_TYPE = ("Convert the inputs to the dtype of the model.", "x = x.to(next(model.parameters()).dtype)")
 _CARRIED = (
-    "Cut what is carried from one batch to the next off its graph.",
+    "Detach what is carried from one batch to the next.",
     "hidden = hidden.detach()  # or, for an LSTM: tuple(h.detach() for h in hidden)",
 )
-_FRESH = ("Run the forward pass again before every backward.", "loss = loss_fn(model(x), y)\nloss.backward()")
+_FRESH = ("Run the forward pass again before every backward pass.", "loss = loss_fn(model(x), y)\nloss.backward()")
 _NOT_IN_PLACE = (
-    "Write a new tensor instead of changing the old one.",
+    "Create a new tensor instead of modifying it in place.",
     "x = x + y          # not x += y\nx = x.relu()       # not x.relu_(), nor nn.ReLU(inplace=True)\n"
     "x = torch.where(mask, value, x)  # not x[mask] = value",
 )
@@ -40,113 +40,124 @@ _RULES: tuple[tuple[str, str, str, tuple[Advice, ...]], ...] = (
     (
         "device",
         r"same device|not on the expected device|should be the same.*cuda|cuda\.\w*Tensor.*should be the same",
-        "values on different devices met",
-        (_SAME_DEVICE, ("Tensors made in forward need the device, too.", "torch.zeros(n, device=x.device)")),
+        "tensors are on different devices",
+        (_SAME_DEVICE, ("Create tensors in forward on the same device.", "torch.zeros(n, device=x.device)")),
     ),
     (
         "dtype",
         r"must have the same dtype|type \(.*\) and (bias|weight) type|scalar types?|expected.*dtype|"
         r"can't be cast to the desired|Expected floating point type",
-        "values of different types met",
-        (_SAME_TYPE, ("Class ids are int64, and all other targets are floats.", "y = y.long()  # or y.float()")),
+        "tensors have different dtypes",
+        (_SAME_TYPE, ("Class indices are int64; all other targets are floats.", "y = y.long()  # or y.float()")),
     ),
     (
         "label",
         r"Target (-?\d+) is out of bounds|target should be between 0 and 1|Class values must be",
-        "a label is outside of what the loss can take",
+        "a label is outside the range that the loss accepts",
         (
-            ("Count the classes from 0, and give the last layer one output for each.", "classes = int(y.max()) + 1"),
-            ("Labels that mean “ignore this” are named to the loss.", "nn.CrossEntropyLoss(ignore_index=-1)"),
+            ("Use zero-based class indices, and one output of the last layer per class.", "classes = int(y.max()) + 1"),
+            ("Pass labels to ignore as ignore_index.", "nn.CrossEntropyLoss(ignore_index=-1)"),
         ),
     ),
     (
         "probability",
         r"elements of input should be between 0 and 1",
-        "BCELoss takes probabilities and got raw scores",
-        (("Let the loss apply the sigmoid.", "loss = nn.functional.binary_cross_entropy_with_logits(output, y)"),),
+        "BCELoss expects probabilities but received logits",
+        (
+            (
+                "Use the loss that applies the sigmoid itself.",
+                "loss = nn.functional.binary_cross_entropy_with_logits(output, y)",
+            ),
+        ),
     ),
     (
         "embedding",
         r"index out of range in self",
-        "an id is larger than the table it is looked up in, or negative",
-        (("Make the table large enough for every id.", "nn.Embedding(int(ids.max()) + 1, dim)"),),
+        "an index is negative, or not below num_embeddings",
+        (("Increase num_embeddings above the largest index.", "nn.Embedding(int(ids.max()) + 1, dim)"),),
     ),
     (
         "index",
         r"index (-?\d+) is out of bounds",
-        "an index is larger than the dimension that it is looked up in",
-        (("Look at the largest index and at the size.", "print(index.max(), values.shape)"),),
+        "an index is out of bounds for its dimension",
+        (("Compare the largest index with the size.", "print(index.max(), values.shape)"),),
     ),
     (
         "in-place",
         r"modified by an inplace operation",
-        "a value that the backward pass needs was changed in place after it was used",
-        (_NOT_IN_PLACE, ("Let torch name the operation.", "torch.autograd.set_detect_anomaly(True, check_nan=False)")),
+        "a tensor that the backward pass requires was modified in place",
+        (
+            _NOT_IN_PLACE,
+            (
+                "Use anomaly detection to find the operation.",
+                "torch.autograd.set_detect_anomaly(True, check_nan=False)",
+            ),
+        ),
     ),
     (
         "in-place",
         r"leaf Variable that requires grad is being used in an in-place",
-        "a parameter, or an input that wants a gradient, was changed in place while gradients were recorded",
-        (("Change parameters where no gradient is recorded.", "with torch.no_grad():\n    weight.mul_(0.5)"),),
+        "a leaf tensor that requires grad was modified in place while autograd was recording",
+        (("Modify parameters under torch.no_grad().", "with torch.no_grad():\n    weight.mul_(0.5)"),),
     ),
     (
         "nan",
         r"returned nan values|non-finite|\bnan\b|\binf\b",
-        "a number that is not finite was made",
+        "an operation produced a non-finite value",
         (
-            ("Find the first module that makes it.", 'nbdebug.tap(model, "**").expect(finite=True)'),
-            ("Keep away from where the derivative is infinite.", "torch.sqrt(x + 1e-8), torch.log(x.clamp_min(1e-8))"),
+            ("Find the first module that produces it.", 'nbdebug.tap(model, "**").expect(finite=True)'),
+            ("Avoid inputs with an infinite derivative.", "torch.sqrt(x + 1e-8), torch.log(x.clamp_min(1e-8))"),
         ),
     ),
     (
         "no-grad",
         r"does not require grad and does not have a grad_fn",
-        "nothing behind this loss wants a gradient, so there is nothing to go back through",
-        (("Compute the loss from the model's own output, with gradients on.", "loss = loss_fn(model(x), y)"),),
+        "no tensor that this loss depends on requires grad, so there is no autograd graph",
+        (("Compute the loss from the model's output, with gradients enabled.", "loss = loss_fn(model(x), y)"),),
     ),
     (
         "second-backward",
         r"backward through the graph a second time",
-        "the backward pass reached a graph that an earlier backward pass has used up",
+        "the backward pass reached an autograd graph that an earlier backward pass has freed",
         (_CARRIED, _FRESH),
     ),
     (
         "not-a-number",
         r"implicitly created only for scalar outputs",
-        "backward needs one number, and the loss is a tensor of several",
-        (("Reduce the loss to one number.", "loss = loss.mean()"),),
+        "backward requires a scalar, but the loss has several elements",
+        (("Reduce the loss to a scalar.", "loss = loss.mean()"),),
     ),
     (
         "batch-of-one",
         r"more than 1 value per channel when training",
-        "batch normalisation cannot take statistics of a single value",
-        (("Leave out the last, smaller batch.", "DataLoader(data, batch_size, shuffle=True, drop_last=True)"),),
+        "BatchNorm cannot compute statistics of a single value",
+        (("Drop the last, smaller batch.", "DataLoader(data, batch_size, shuffle=True, drop_last=True)"),),
     ),
     (
         "not-a-tensor",
         r"must be Tensor, not tuple|'tuple' object has no attribute",
-        "a module gave a tuple (recurrent layers give outputs and state, attention outputs and weights)",
-        (("Take the part that you mean.", "x, state = self.lstm(x)"),),
+        "a module returned a tuple (recurrent layers return outputs and state, attention outputs and weights)",
+        (("Unpack the tuple.", "x, state = self.lstm(x)"),),
     ),
     (
         "not-a-tensor",
         r"must be Tensor, not (numpy\.ndarray|list|float|int|str)",
-        "a module was given something that is no tensor",
-        (("Make a tensor of it.", "x = torch.as_tensor(x, dtype=torch.float32)"),),
+        "a module received an input that is not a tensor",
+        (("Convert it to a tensor.", "x = torch.as_tensor(x, dtype=torch.float32)"),),
     ),
     (
         "needs-detach",
         r"Can't call numpy\(\) on Tensor that requires grad|support the deepcopy protocol",
-        "this value is a part of a graph",
-        (("Take its values without the graph.", "values = x.detach().cpu().numpy()"),),
+        "this tensor is part of an autograd graph",
+        (("Detach it first.", "values = x.detach().cpu().numpy()"),),
     ),
     (
         "checkpoint",
         r"Error\(s\) in loading state_dict",
-        "the checkpoint was made by another model, or its names have a prefix",
+        "the checkpoint belongs to another model, or its keys have a prefix",
         (
             (
-                "Compare names and shapes; take a wrapper's prefix off.",
+                "Compare keys and shapes; remove the prefix of a wrapper.",
                 'state = {key.removeprefix("module."): value for key, value in state.items()}',
             ),
         ),
@@ -154,17 +165,17 @@ _RULES: tuple[tuple[str, str, str, tuple[Advice, ...]], ...] = (
     (
         "memory",
         r"out of memory",
-        "the device has no room for what this step keeps",
+        "the device has not enough memory for this step",
         (
-            ("Make the batch smaller, and step every few batches.", "(loss / 4).backward()"),
-            ("Keep no graphs of earlier steps.", "total += loss.item()"),
+            ("Reduce the batch size, and accumulate gradients.", "(loss / 4).backward()"),
+            ("Do not keep autograd graphs of earlier steps.", "total += loss.item()"),
         ),
     ),
     (
         "device-assert",
         r"device-side assert",
-        "an index or a label on the GPU is out of range; the line shown is not where it happened",
-        (("Run the same batch on the CPU, which says which.", "loss_fn(model.cpu()(x.cpu()), y.cpu())"),),
+        "an index or a label on the GPU is out of range; the traceback shows the wrong line",
+        (("Run the same batch on the CPU for the exact error.", "loss_fn(model.cpu()(x.cpu()), y.cpu())"),),
     ),
     (
         "shape",
@@ -172,7 +183,7 @@ _RULES: tuple[tuple[str, str, str, tuple[Advice, ...]], ...] = (
         r"batch_size \(\d+\)|must be the same as input size|size mismatch|expected input with shape|must be equal to|"
         r"should contain \d+ elements|multi-target not supported|Expected size|expected \dD|Expected .*\dD|"
         r"not compatible with input tensor|embedding dimension|too small|Kernel size",
-        "shapes met that do not fit",
+        "shapes do not match",
         (),
     ),
 )

@@ -102,7 +102,7 @@ def _compare(call: FunctionCall, index: int, dtype: torch.dtype, step: float, pr
     leaf = x.clone().requires_grad_()
     outputs = _outputs(call, [*args[:index], leaf * 1, *args[index + 1 :]])
     if any(output.dtype != dtype for output in outputs):
-        raise TypeError("the function changes the precision by itself")
+        raise TypeError("the function changes the dtype itself")
     weights = [torch.randn_like(output) for output in outputs]
     (gradient,) = torch.autograd.grad(_total(outputs, weights), [leaf], allow_unused=True)
 
@@ -149,7 +149,7 @@ def _outputs(call: FunctionCall, args: list[Any]) -> list[torch.Tensor]:
     made = call.function.apply(*args)
     found = [o for o in (made if isinstance(made, (tuple, list)) else (made,)) if _is_real(o)]
     if not found:
-        raise TypeError("no real output")
+        raise TypeError("no real-valued output")
     return found
 
 

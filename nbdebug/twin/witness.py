@@ -63,15 +63,15 @@ class Witness:
 
     def touched(self) -> list[str]:
         """Name what changed, with what was put back and what could not be."""
-        lines = [f"{name} was changed, and was put back" for name in dict.fromkeys(self._mended)]
+        lines = [f"{name} was modified and has been restored" for name in dict.fromkeys(self._mended)]
         for name, tensor, before, _ in self._tensors:
             now = _state(tensor)
             if now != before:
                 parts = ("version", "memory", "shape", "requires_grad", "values", "gradient")
                 changed = [part for part, a, b in zip(parts, before, now, strict=True) if a != b]
-                lines.append(f"{name} was changed ({', '.join(changed)}), and is as it was left")
+                lines.append(f"{name} was modified ({', '.join(changed)}) and could not be restored")
         lines += [
-            f"{kind.__name__}.{name} was changed" for kind, before in self._classes for name in _news(kind, before)
+            f"{kind.__name__}.{name} was modified" for kind, before in self._classes for name in _news(kind, before)
         ]
         return lines
 

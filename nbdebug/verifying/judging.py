@@ -53,7 +53,7 @@ def _of_losses(plain: Practice | None, patched: Practice) -> Comparison:
 
 def _of_shares_left(plain: Practice | None, patched: Practice) -> Comparison:
     """Compare, of losses of two functions, which share of their first is left; more of it proves no harm."""
-    measure = "share of the first loss that is left"
+    measure = "fraction of the initial loss"
     return replace(_less(measure, _left(plain) if plain else (), _left(patched), patched), worse=False)
 
 
@@ -82,7 +82,7 @@ def _of_answers(plain: Practice | None, patched: Practice) -> Comparison:
 def _of_classes(plain: Practice | None, patched: Practice) -> Comparison:
     assert patched.balanced is not None
     before = plain.balanced if plain is not None and plain.balanced is not None else 0.0
-    return _more("accuracy, every class counting alike,", before, patched.balanced, patched.samples, 0.0)
+    return _more("balanced accuracy", before, patched.balanced, patched.samples, 0.0)
 
 
 def _more(measure: str, before: float, after: float, samples: int, chance: float) -> Comparison:

@@ -72,7 +72,7 @@ def test_confusion_and_worst(model: torch.nn.Module) -> None:
     frame = result.to_frame()
     assert sum(row[2] for row in result.confusion.rows) == int(frame["error"].sum())
     assert [row[0] for row in result.worst.rows] == frame.nlargest(20, "hardness")["index"].tolist()
-    assert "Errors by kind" in str(result)
+    assert "Errors by slice" in str(result)
 
 
 def test_against_another_split(model: torch.nn.Module) -> None:
@@ -86,7 +86,7 @@ def test_against_another_split(model: torch.nn.Module) -> None:
 
 def test_slices_that_do_not_fit(model: torch.nn.Module) -> None:
     x, y = pixels()
-    with pytest.raises(nbdebug.BadInput, match="one value for each sample"):
+    with pytest.raises(nbdebug.BadInput, match="one value per sample"):
         nbdebug.analyse_errors(model, in_order(x, y), slices={"short": [1, 2, 3]}, progress=False)
     batches = [(x[:64], y[:64])]
     with pytest.raises(nbdebug.BadInput, match="by index"):

@@ -78,7 +78,7 @@ def test_regression_and_own_metric() -> None:
 
     loaders = loader_of(x[:500], y[:500]), loader_of(x[500:], y[500:])
     assert nbdebug.decompose(model, *loaders, metric=confidence_missed, progress=False).measure == "confidence_missed"
-    with pytest.raises(nbdebug.BadInput, match="leave out the mean over the batch"):
+    with pytest.raises(nbdebug.BadInput, match="omit the mean over the batch"):
         nbdebug.decompose(model, *loaders, metric=lambda output, target: output.mean(), progress=False)
 
 

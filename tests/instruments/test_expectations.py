@@ -80,7 +80,7 @@ def test_every_layout_and_type_can_be_asked(made: Any) -> None:
         ({"high": NAN}, "a number"),
         ({"low": True}, "a number"),
         ({"low": 2, "high": 1}, "low=1, high=2"),
-        ({"shape": 5}, "is no shape"),
+        ({"shape": 5}, "is not a shape"),
         ({"shape": (..., 2, ...)}, "one [.]{3} for any"),
         ({"dtype": "flaot32"}, "dtype='float32'"),
         ({"dtype": 3}, "torch.dtype"),

@@ -278,7 +278,7 @@ def test_without_an_error_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("last_exc", "last_value"):
         monkeypatch.setattr(sys, name, None, raising=False)
-    with pytest.raises(nbdebug.BadInput, match="no error yet"):
+    with pytest.raises(nbdebug.BadInput, match="no exception was raised yet"):
         nbdebug.explain_error()
     with pytest.raises(nbdebug.BadInput, match="it is a str"):
         nbdebug.explain_error("RuntimeError")  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def test_a_remedy_that_does_not_help_is_told_so() -> None:
     worse = Remedy("Raise it.", "", Patch("multiply-learning-rate", {"factor": 10.0}))
     object.__setattr__(finding, "remedies", (worse, *finding.remedies))
     verification = finding.verify(0, progress=False)
-    assert verification.verdict == "did not help" and "still finds it" in verification.says
+    assert verification.verdict == "did not help" and "still reports the problem" in verification.says
     assert len(verification.contests) == 1, "the answer was clear after the first run"
     assert finding.verify(progress=False).verified, "without a number, the others are tried as well"
     assert [one.verdict for one in finding.verifications] == ["did not help", "verified"]

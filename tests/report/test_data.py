@@ -32,12 +32,12 @@ def test_a_saved_report_is_read_back_whole(tmp_path: Path) -> None:
         ("", "not JSON"),
         ("{", "not JSON"),
         ("[1, 2]", "holds a list"),
-        ("{}", "no report of nbdebug"),
+        ("{}", "not an nbdebug report"),
         ('{"schema": 99}', "install a newer nbdebug"),
         ('{"schema": 1}', "broken: KeyError: 'findings'"),
         ('{"schema": 1, "findings": 3}', "broken: TypeError"),
         ('{"schema": 1, "findings": [{"severity": "fatal"}]}', "broken"),
-        ('{"cells": [], "nbformat": 4}', "no report of nbdebug"),
+        ('{"cells": [], "nbformat": 4}', "not an nbdebug report"),
         ("\x80PK", "not JSON"),
         ("[" * 100_000, "not JSON"),
     ],
@@ -106,7 +106,7 @@ def test_the_difference_tells_fixed_from_not_looked_at() -> None:
     assert [b.says for _, b in change.still] == ["c2"]
     assert [(f.check, why) for f, why in change.unseen] == [
         ("four", "skipped: no loader"),
-        ("five", "the check was not run"),
+        ("five", "the check did not run"),
     ]
     assert change.is_worse
     text = str(change)
@@ -119,7 +119,7 @@ def test_a_report_differs_from_itself_in_nothing() -> None:
     change = small().diff(small())
     assert len(change.still) == len(small().findings) and not change.is_worse
     assert not (change.fixed or change.new or change.changed or change.unseen)
-    assert str(healthy().diff(healthy())) == "Nothing was found before or after."
+    assert str(healthy().diff(healthy())) == "No findings before or after."
     assert not small().diff(healthy()).is_worse and healthy().diff(small()).is_worse
 
 
@@ -136,7 +136,7 @@ def test_the_summary_is_short_and_complete(tmp_path: Path) -> None:
         "seed 0",
     ):
         assert part in text, part
-    assert "no illness found, 15 checks clean" in as_summary(healthy())
+    assert "no problems found, 15 checks clean" in as_summary(healthy())
 
 
 def test_no_payload_mentions_people_or_starts_a_formula() -> None:

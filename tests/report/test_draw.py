@@ -96,8 +96,8 @@ def test_a_hundred_bars_are_cut_and_the_odd_ones_stay() -> None:
 
 def test_a_hole_in_a_curve_is_marked() -> None:
     svg = as_svg(lines(), "x")
-    assert "no finite value (NaN or infinite)" in words(svg)
-    assert "no finite value (NaN or infinite)" not in words(as_svg(ODD["constant"], "x"))
+    assert "non-finite (NaN or Inf)" in words(svg)
+    assert "non-finite (NaN or Inf)" not in words(as_svg(ODD["constant"], "x"))
 
 
 @pytest.mark.parametrize("value", [0.001, 1.0, 12345.678, -3.21e-7])

@@ -67,10 +67,10 @@ def test_the_loaders_own_normalisation_is_used() -> None:
         ((faces() * 255).to(torch.uint8), "0 to 255"),
         (faces() * 2 - 1, "0.5 and 0.5"),
         (faces().permute(0, 2, 3, 1), "channels last"),
-        (faces() * 7 - 30, "unknown meaning"),
+        (faces() * 7 - 30, "unknown range"),
         (faces(channels=5), "5 channels, side by side"),
         (faces(channels=1)[:, 0], "shown as 0 to 1"),
-        (faces().reshape(8, 3, -1)[:, 0], "folded to 24 × 24"),
+        (faces().reshape(8, 3, -1)[:, 0], "reshaped to 24 × 24"),
         (faces(24).reshape(8, 3, 3, 24, 24), "frames or slices"),
         (faces(channels=4, size=24).half(), "4 channels"),
     ],
@@ -231,7 +231,7 @@ def test_one_sample_raw_and_drawn_again() -> None:
     kinds = {item.tobytes() for item in sample.draws[0].items}
     assert len(kinds) == 2
     still = nbdebug.show_batch(digits()).sample(0)
-    assert not still.draws and "same every time" in still.notes[0]
+    assert not still.draws and "same values every time" in still.notes[0]
 
 
 def test_nothing_of_the_users_changes() -> None:

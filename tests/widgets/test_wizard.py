@@ -285,7 +285,7 @@ def test_two_causes_are_told_apart_by_the_cheapest_experiment() -> None:
             break
         wizard.face.apart.click()
         wait(wizard, 120)
-        assert "Told apart on copies" in wizard.face.status.value
+        assert "Root cause experiment on copies" in wizard.face.status.value
     assert not wizard.pane.experiments()
     assert "progress" in told and wizard.session.control.on_progress == listener  # inner sessions took nothing over
     assert wizard.report.findings[0].check == "learning-rate-too-high"

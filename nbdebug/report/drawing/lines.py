@@ -68,7 +68,7 @@ def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
         sheet.add(_pen(exhibit, index, ((x, line), (x + 22, line))), Words(x + 28, line + 4, name, 11))
     y += 17 * math.ceil(len(named) / 2)
     if gaps:
-        sheet.add(*_cross(11, y + 8), Words(28, y + 12, "no finite value (NaN or infinite)", 11))
+        sheet.add(*_cross(11, y + 8), Words(28, y + 12, "non-finite (NaN or Inf)", 11))
         y += 17
     if len(exhibit.series) > MOST:
         sheet.add(Words(0, y + 12, f"… and {len(exhibit.series) - MOST} more curves", 11))
