@@ -38,4 +38,4 @@ def test_the_cheapest_is_made_first(session: Session) -> None:
     trials = arbitrate(session, ORDER, shown=False, seconds=600.0)
     alone = [trial.cured[0] for trial in trials if len(trial.cured) == 1]
     assert len(alone) > 1 and alone[-1] == "frozen-parameters"
-    assert any(note.startswith("Told apart on copies: with ") for note in session.journal.notes)
+    assert any(note.startswith("Root cause experiment on copies: with ") for note in session.journal.notes)

@@ -31,7 +31,7 @@ def test_a_saved_report_is_read_back_whole(tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("{", "not JSON"),
-        ("[1, 2]", "holds a list"),
+        ("[1, 2]", "contains a list"),
         ("{}", "not an nbdebug report"),
         ('{"schema": 99}', "install a newer nbdebug"),
         ('{"schema": 1}', "broken: KeyError: 'findings'"),
@@ -110,7 +110,7 @@ def test_the_difference_tells_fixed_from_not_looked_at() -> None:
     ]
     assert change.is_worse
     text = str(change)
-    assert text.startswith("1 fixed, 1 new, 1 changed, 1 still there, 2 not looked at again.")
+    assert text.startswith("1 fixed, 1 new, 1 changed, 1 unchanged, 2 not rechecked.")
     assert "bug two at head: b2 (was suspect)" in text
     assert "nbd-badge" in change._repr_html_() and repr(change).startswith("<nbdebug difference: 1 fixed")
 

@@ -88,7 +88,7 @@ def test_a_hundred_bars_are_cut_and_the_odd_ones_stay() -> None:
     said = words(as_svg(bars(), "x"))
     assert "NaN" in said
     assert any(text.startswith("… and 68 more, between ") for text in said)
-    assert "healthy: 0.001 to 10" in said
+    assert "normal range: 0.001 to 10" in said
     assert "encoder.layers.24.out" in said  # the smallest
     values = tuple(1.0 if i != 50 else 1e6 for i in range(100))
     assert "layer 50" in words(as_svg(Bars(tuple(f"layer {i}" for i in range(100)), values), "x"))

@@ -115,7 +115,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any]]] = {
     "loss of three": ("loss_fn", "cannot be called with", {"loss_fn": nn.TripletMarginLoss()}),
     "loss of four": ("loss_fn", "cannot be called with", {"loss_fn": nn.CTCLoss()}),
     "loss of one": ("loss_fn", "cannot be called with", {"loss_fn": lambda output: output.sum()}),
-    "no loss can be inferred": ("loss_fn", "match no standard loss", {"loader": [(torch.randn(8, 6), torch.randn(8, 2))]}),
+    "no loss can be inferred": ("loss_fn", "no standard loss", {"loader": [(torch.randn(8, 6), torch.randn(8, 2))]}),
     # the optimizer and the scheduler
     "class of an optimizer": ("optimizer", "class Adam", {"optimizer": torch.optim.Adam}),
     "name of an optimizer": ("optimizer", "str", {"optimizer": "adam"}),
