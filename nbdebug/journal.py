@@ -91,7 +91,7 @@ class Journal:
         return unsubscribe
 
     def tell(self, event: Event) -> None:
-        """Pass an event on; a listener that fails is dropped with a warning and disturbs nobody."""
+        """Pass an event on; a listener that fails is removed with a warning."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:

@@ -61,7 +61,7 @@ class CheckSpec:
 
     @property
     def title(self) -> str:
-        """What the illness is, in one sentence."""
+        """The problem in one sentence."""
         return self.texts["title"]
 
     @property
@@ -153,7 +153,7 @@ def check(
 ) -> F | Callable[[F], F]:
     """Register a function from evidence to findings as a check.
 
-    `explains` names the illnesses that this one accounts for when both are found; `stage` places a check of your
+    `explains` names the problems that this one accounts for when both are found; `stage` places a check of your
     own in the tree (by default it stands in a stage called "Yours").
     """
 

@@ -87,7 +87,7 @@ class Session:
     def run(self, checks: Iterable[str]) -> list[Result]:
         """Run these checks in order; an interrupt or a cancel ends the run and says so for those left.
 
-        A second Ctrl-C is raised, after everything was put back. What the user has to mend first (`BadInput`,
+        A second Ctrl-C is raised, after everything is restored. What the user has to fix first (`BadInput`,
         `TwinRefused`) ends the run as an error of its own.
         """
         left = [self.registry.find(check).id for check in checks]

@@ -104,7 +104,7 @@ def test_explain_and_list(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_tree_is_drawn_for_a_symptom(capsys: pytest.CaptureFixture[str]) -> None:
     """With the steps numbered that are walked first; another symptom is refused with the list."""
     assert main(["tree", "--symptom", "loss is NaN"]) == 0
-    assert "Are the inputs what you think they are? [1]" in capsys.readouterr().out
+    assert "Input values [1]" in capsys.readouterr().out
     assert main(["tree", "--symptom", "gloom"]) == 2
     assert "The loss is NaN" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Tell causes apart: where several alarms remain that may be one, cure each alone on a copy and see what goes with it.
+"""Find the root cause: if several alarms remain, fix each alone on a copy and test which others disappear.
 
 The experiment is a counterfactual: the first remedy of one suspect is made to a copy, and the checks that found the
 other alarms are asked again. It runs only where it is needed, within a bounded time, and changes nothing of the user's.
@@ -32,7 +32,7 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
     """Find out which of several unexplained alarms is the cause, and write it into the journal.
 
     `order` are all checks in the order of the tree. Nothing is tried where one cause is left, where no alarm says how
-    the training came out, or where none of the suspects can be cured on a copy.
+    the training came out, or where none of the suspects can be fixed on a copy.
     """
     findings = ranked(session.journal.findings, order)
     outcomes = outcomes_in(findings)
@@ -104,7 +104,7 @@ class _Bench:
         )
 
     def cure(self, rivals: Sequence[Rival]) -> list[Trial]:
-        """Cure these and nothing else; empty where it cannot be done, or where no other check could be rerun."""
+        """Fix only these; empty if that fails, or if no other check could be rerun."""
         try:
             subject = self.session.subject
             for rival in rivals:

@@ -15,7 +15,7 @@ __all__ = ["Experiment", "planned", "seconds_for"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Cure one suspect alone on a copy, and ask the checks again that found what it may be the cause of."""
+    """Fix one suspect alone on a copy, and rerun the checks for what it may cause."""
 
     cure: str
     rivals: tuple[str, ...]

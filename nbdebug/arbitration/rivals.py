@@ -37,7 +37,7 @@ MOST_PLACES = 5  # patches of one check, one for each place
 
 @dataclass(frozen=True)
 class Rival:
-    """An alarm that no other one explains, and the remedies that cure it on a copy."""
+    """An alarm that no other one explains, and the remedies that fix it on a copy."""
 
     check: str
     remedies: tuple[Remedy, ...]

@@ -43,7 +43,7 @@ class Meeting:
         return self.rank == 0
 
     def say(self, topic: str, content: Any) -> None:
-        """Write down what this process has to say, in place of what it said before; nobody is waited for."""
+        """Write the summary of this process, replacing the last one, without waiting for other ranks."""
         self.store.set(self._key(topic, self.rank), json.dumps(content))
 
     def leave(self, error: BaseException) -> None:

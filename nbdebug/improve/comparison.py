@@ -108,7 +108,7 @@ def compare(
     share_weights: bool = True,
     progress: bool = True,
 ) -> Comparison:
-    """Compare a model with a known-good one and name the first layer that differs, with its likeliest reason.
+    """Compare a model with a known-good one and name the first layer that differs, with its most likely reason.
 
     Both are copied; the copy of `model` gets the reference's weights, mapped by name or else by order
     (`share_weights=False` leaves them). `batch` is a batch or a loader. The passes run in eval mode in double

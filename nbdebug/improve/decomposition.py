@@ -95,7 +95,7 @@ class Decomposition:
         return f"{self.measure}: " + ", ".join(f"{name} {value:.4g}" for name, value in self.errors.items())
 
     def __str__(self) -> str:
-        """Give the table, the likeliest share first in the advice, as a terminal shows it."""
+        """Give the table, the most likely share first in the advice, as a terminal shows it."""
         widest = max(len(part.name) for part in self.parts)
         lines = [self._errors]
         lines += [f"  {p.name:<{widest}}  {p.value:8.4g}  [{p.low:.4g}, {p.high:.4g}]" for p in self.parts]

@@ -55,7 +55,7 @@ def starter(loader: Any, *, seconds: float = 20.0, seed: int = 0, progress: bool
     """Make and train the simplest sensible model for this data: the baseline that a real one has to beat.
 
     Images get a LeNet-like network, tokens and series an LSTM with one hidden layer, everything else one hidden layer;
-    Adam with 3e-4, normalised inputs, no regularisation. A fifth of the samples is held out to judge it.
+    Adam with 3e-4, normalized inputs, no regularization. A fifth of the samples is held out to judge it.
     """
     probe = nn.Identity()
     subject = Subject(probe, loader)

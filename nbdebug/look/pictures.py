@@ -1,4 +1,4 @@
-"""Turn tensors into pictures: find the channels, undo the normalisation, mark what is no number, and say all of it."""
+"""Turn tensors into pictures: find the channels, undo the normalization, mark what is no number, and say all of it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def channel_axis(values: torch.Tensor) -> int:
 
 
 def painted(mask: torch.Tensor, most: int = THUMB) -> np.ndarray:
-    """Give a map of class numbers as colours with transparency; class 0 and what is ignored stay clear."""
+    """Give a map of class numbers as colors with transparency; class 0 and what is ignored stay clear."""
     classes = array_of(mask.cpu().long())
     colours = PALETTE[np.where(classes > 0, (classes - 1) % (len(PALETTE) - 1) + 1, 0)]
     alpha = np.where(classes > 0, 255, 0).astype(np.uint8)

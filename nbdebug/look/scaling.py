@@ -1,4 +1,4 @@
-"""What the values of pictures mean: which normalisation was applied, so that it can be undone for display."""
+"""What the values of pictures mean: which normalization was applied, so that it can be undone for display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw batches one after another for somebody to look at, from copies, and read the same samples again."""
+"""Load batches one after another for display, from copies, and load the same samples again."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def reference_run(twin: Twin, samples: Samples) -> tuple[Samples, Recording, boo
 def _changed(
     twin: Twin, samples: Samples, reference: Recording, whole: bool
 ) -> tuple[list[Recording], list[torch.Tensor]]:
-    """Replace one sample at a time, by its neighbour and by nonsense; what does not run or fit is left out."""
+    """Replace one sample at a time, by its neighbor and by nonsense; what does not run or fit is left out."""
     last = samples.count - 1
     variants: list[tuple[int, Batch]] = [(k, samples.replaced(k, k - 1)) for k in sorted({last, last // 2, 1})]
     variants += [(k, samples.distorted(k)) for k in sorted({last, last // 2})]
@@ -168,6 +168,6 @@ def _only_adds(
 
 
 def _uses_batch_statistics(twin: Twin, place: Place | None) -> bool:
-    """Whether the place is a batch normalisation that was told to keep no statistics of its own."""
+    """Whether the place is a batch normalization that was told to keep no statistics of its own."""
     module = dict(twin.model.named_modules()).get(place.path) if place is not None and not place.before else None
     return isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.track_running_stats

@@ -1,4 +1,4 @@
-"""What arrives at the first weights, and does the model normalise it by itself?"""
+"""What arrives at the first weights, and does the model normalize it by itself?"""
 
 from __future__ import annotations
 

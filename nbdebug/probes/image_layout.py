@@ -38,7 +38,7 @@ def layout_of(pictures: torch.Tensor) -> ImageLayout | None:
 
 
 def _along(pictures: torch.Tensor, axis: int) -> torch.Tensor:
-    """Give for each picture the difference of neighbours relative to that of any two places along one axis."""
+    """Give for each picture the difference of neighbors relative to that of any two places along one axis."""
     length = pictures.shape[axis]
     if length < 4:
         return torch.full((len(pictures),), float("nan"), dtype=torch.float64)

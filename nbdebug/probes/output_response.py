@@ -55,7 +55,7 @@ def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
 
 
 def _settled_statistics(twin: Twin, batch: Batch, whole: bool) -> bool:
-    """Let batch normalisation see the data: with the statistics it begins with, raw inputs may drive it to its ends."""
+    """Let batch normalization see the data: with the statistics it begins with, raw inputs may drive it to its ends."""
     if not any(getattr(module, "running_mean", None) is not None for module in twin.model.modules()):
         return False
     with twin.mode(training=True):

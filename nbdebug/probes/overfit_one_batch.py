@@ -40,7 +40,7 @@ def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
 
 @torch.no_grad()
 def _with_swapped_inputs(twin: Twin, batch: Batch) -> float | None:
-    """Give the loss of what was learned when each sample gets its neighbour's inputs; None where that cannot be."""
+    """Give the loss of what was learned when each sample gets its neighbor's inputs; None where that cannot be."""
     if not batch.has_target or batch.size < 2:
         return None
     turned = batch.map_inputs(lambda _, t: t.roll(1, 0) if t.dim() and len(t) == batch.size else t)

@@ -141,7 +141,7 @@ def _tell_apart(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 
 def _channels_swapped(train: Table, other: Table) -> bool:
-    """Whether the colour channels of one split fit those of the other only in reversed order."""
+    """Whether the color channels of one split fit those of the other only in reversed order."""
     if train.images is None or train.images[0] != 3 or train.images != other.images:
         return False
     first = train.groups.index(train.groups[0])

@@ -74,14 +74,14 @@ def loss_course(recording: Recording) -> LossCourse:
 
 
 def _level(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """Give the mean and its standard error from the means of a few blocks, because neighbours resemble each other."""
+    """Give the mean and its standard error from the means of a few blocks, because neighbors resemble each other."""
     mean = float(np.average(values, weights=counts))
     blocks = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     return mean, float(blocks.std(ddof=1) / math.sqrt(len(blocks))) if len(blocks) > 1 else math.inf
 
 
 def _scatter(loss: Series) -> float:
-    """Give the scatter of single steps, from the differences of neighbours and without regard to outliers."""
+    """Give the scatter of single steps, from the differences of neighbors and without regard to outliers."""
     if len(loss) < 3:
         return math.nan
     return float(1.4826 * np.median(np.abs(np.diff(loss.values))) / math.sqrt(2))

@@ -1,4 +1,4 @@
-"""The report: findings with the likeliest cause first, one result for each check, and the ways to write it down."""
+"""The report: findings with the most likely cause first, one result for each check, and the ways to write it down."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Report:
         return write(self, Path(path), include_samples=include_samples)
 
     def verify(self, most: int = 1, *, time_limit: float | None = None, progress: bool = True) -> list[Verification]:
-        """Try the remedies of the likeliest causes on a copy: of the first so many that have one to try.
+        """Try the remedies of the most likely causes on a copy: of the first so many that have one to try.
 
         What comes of it stands in the report from then on. Nothing is applied to your own objects.
         """
@@ -160,7 +160,7 @@ class Report:
         return difference(self, after)
 
     def __str__(self) -> str:
-        """Give the report as a terminal shows it, without colour."""
+        """Give the report as a terminal shows it, without color."""
         from nbdebug.report.terminal import as_text
 
         return as_text(self)
@@ -174,7 +174,7 @@ class Report:
         return f"<nbdebug report: {len(self.results)} checks: {counts}{first}>"
 
     def show(self) -> None:
-        """Print the report, in colour where the output is a terminal."""
+        """Print the report, in color where the output is a terminal."""
         from nbdebug.report.terminal import show
 
         show(self)

@@ -38,7 +38,7 @@ def show_batch(
 ) -> BatchViewer:
     """Show a batch as the network receives it: pictures, rows, tokens or curves, with their labels.
 
-    What had to be recognised or undone for display (the order of channels, a normalisation, padding) is said. With a
+    What had to be recognized or undone for display (the order of channels, a normalization, padding) is said. With a
     model, each sample also has its prediction, confidence and loss, from a copy in eval mode. `tokenizer` may be a
     tokenizer, a function from an id to a word, or a vocabulary. Your loader is not iterated and your model not touched.
     """

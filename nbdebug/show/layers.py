@@ -60,7 +60,7 @@ def show_layers(
 ) -> LayerView:
     """Show every module of a model: shapes, parameters, time, memory, and what is wrong with it.
 
-    Everything is measured on a copy with one batch. The colours come from the checks that look at single layers;
+    Everything is measured on a copy with one batch. The colors come from the checks that look at single layers;
     `checks=False` leaves them out, which is quicker.
     """
     session = Session(Subject(model, loader, loss_fn, optimizer, compute_loss=compute_loss))

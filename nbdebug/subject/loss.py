@@ -48,7 +48,7 @@ class ClassIdCrossEntropy(nn.Module):
 
 
 class ShapedLoss(nn.Module):
-    """A loss whose target is first brought to the type of the output, as every training loop does by hand."""
+    """A loss whose target is first brought to the type of the output, as training loops usually do."""
 
     def __init__(self, inner: nn.Module, reshape: bool = False) -> None:
         super().__init__()
@@ -229,5 +229,5 @@ def _cannot(predicted: Any, target: Any) -> BadInput:
         f"outputs {shape(predicted)} and targets {shape(target)} match no standard loss",
         where="loss_fn",
         expected="a loss, because none can be inferred here",
-        do="pass loss_fn, or compute_loss=lambda model, batch, loss_fn: … if a batch is not an (inputs, targets) pair",
+        do="pass loss_fn, or compute_loss=lambda model, batch, loss_fn: … if a batch is not (inputs, targets)",
     )

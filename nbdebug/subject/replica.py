@@ -1,7 +1,8 @@
 """Copy what batches are drawn from, so that drawing moves nothing of the user's on.
 
-A DataLoader is copied by hand: the copy has no workers and no live iterator, and its data set, samplers, generators
-and collate function are copies. Data too large to copy is shared, and everything around it is copied all the same.
+A DataLoader is copied part by part: the copy has no workers and no live iterator, and its dataset, samplers,
+generators and collate function are copies. Data too large to copy is shared, and everything around it is copied all
+the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients that somebody wrote by hand, held against the slope of the forward they belong to."""
+"""Compare custom gradients with finite differences of their forward."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class Slopes:
-    """The gradient that was given and the slope that was measured, element by element where there is one."""
+    """The analytic and the numerical gradient, element by element if available."""
 
     given: torch.Tensor
     measured: torch.Tensor
@@ -87,7 +87,7 @@ def _arguments(frame: FrameType) -> tuple[tuple[str, ...], tuple[Any, ...]]:
 
 
 def slopes_of(call: FunctionCall, index: int) -> Slopes | None:
-    """Compare gradient and slope for one argument, in double precision where the function can do that."""
+    """Compare analytic and numerical gradient of one argument, in float64 if possible."""
     for precision, dtype, step in (("double", torch.float64, 1e-5), ("float", torch.float32, 1e-2)):
         try:
             return _compare(call, index, dtype, step, precision)

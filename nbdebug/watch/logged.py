@@ -16,7 +16,7 @@ NUMBERS = "biuf"  # kinds of NumPy's types that hold real numbers
 
 
 def number(name: str, value: Any) -> Any:
-    """Give a value as a float, or a tensor with one element as a copy that nobody waits for."""
+    """Return a value as a float, or a tensor with one element as an asynchronous copy."""
     if isinstance(value, torch.Tensor):
         if value.numel() == 1 and not value.is_complex():
             return value.detach().clone()

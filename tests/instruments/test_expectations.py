@@ -100,9 +100,9 @@ def test_what_makes_no_sense_is_refused_at_once(wrong: dict[str, Any], hint: str
 @pytest.mark.parametrize("count", [0, -1, "x", 1.5, True])
 def test_counts_are_whole_numbers_from_one_on(count: Any) -> None:
     with nbdebug.tap(nn.Linear(2, 2)) as tap:
-        with pytest.raises(nbdebug.BadInput, match="whole number"):
+        with pytest.raises(nbdebug.BadInput, match="an integer"):
             tap.print(every=count)
-        with pytest.raises(nbdebug.BadInput, match="whole number"):
+        with pytest.raises(nbdebug.BadInput, match="an integer"):
             tap.break_when(lambda value: False, times=count)
 
 

@@ -128,5 +128,5 @@ def test_what_python_runs_beside_compiled_code_is_seen() -> None:
 
 
 def test_scripted_modules_are_refused() -> None:
-    with pytest.raises(nbdebug.BadInput, match="calls no hooks"):
+    with pytest.raises(nbdebug.BadInput, match="does not call hooks"):
         nbdebug.tap(torch.jit.trace(Causal(), torch.ones(3, 4)), "head")

@@ -59,7 +59,7 @@ def _bounds(values: np.ndarray) -> Iterator[float]:
 
 
 def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
-    """Name the curves by colour and dash, two in a row, and give where the plot may begin."""
+    """Name the curves by color and dash, two in a row, and give where the plot may begin."""
     named = [(clipped(name, 30), i) for i, (name, _, _) in enumerate(exhibit.series[:MOST])]
     if len(exhibit.series) == 1:  # the axis has its name already
         named = [(name, i) for name, i in named if name and name != exhibit.y_label]
@@ -77,7 +77,7 @@ def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
 
 
 def _pen(exhibit: Lines, index: int, points: tuple[tuple[float, float], ...]) -> Stroke:
-    """Tell curves apart by colour, and by dashes where they are short; in the noise of long ones dashes get lost."""
+    """Tell curves apart by color, and by dashes where they are short; in the noise of long ones dashes get lost."""
     short = max(len(ys) for _, _, ys in exhibit.series) <= SHORT
     dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)] if short else None
     return Stroke(points, COLOURS[index % len(COLOURS)], 1.8 if short else 1.4, dash)
