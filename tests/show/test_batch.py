@@ -165,7 +165,7 @@ def test_several_inputs_and_leftovers() -> None:
     batch = {"image": faces(), "age": torch.rand(8), "path": [f"{i}.png" for i in range(8)], "labels": LABELS}
     viewer, _ = shown(batch, model=Two())
     assert [(p.name, p.kind) for p in viewer.batch.parts] == [("image", "image"), ("age", "table")]
-    assert "Not given to the model: path." in viewer.batch.notes
+    assert "Not passed to the model: path." in viewer.batch.notes
     assert all(sample.loss is not None for sample in viewer.batch.samples)
 
 

@@ -66,7 +66,7 @@ def test_ranks_come_back(live: nbdebug.watch.Live, tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_told(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused(tmp_path / "rum.npz", f"there is no file 'rum.npz' in '{tmp_path}'", "in this folder there is run.npz")
+    refused(tmp_path / "rum.npz", f"there is no file 'rum.npz' in '{tmp_path}'", "this directory contains run.npz")
     refused(str(tmp_path / "no" / "run.npz"), f"there is no directory '{tmp_path / 'no'}'", "check the path")
     monkeypatch.chdir(tmp_path)
     refused("rum.npz", f"in '{tmp_path}'", "check the path")
