@@ -213,7 +213,7 @@ def test_watch_runs_its_cell_as_a_notebook_would() -> None:
 def test_watch_says_what_is_left_after_an_error() -> None:
     """The line and the cell of the error are the user's own, and one line says that the run is kept."""
     notebook = cells_of(f"{SETUP}{AFTER_SETUP}", "%%watch model\nfit(1)\n1 / 0", allow_errors=True)
-    assert "`live` holds what was recorded before the cell ended: 4 steps." in _said(notebook.cells[1])
+    assert "`live` holds the recording up to the end of the cell: 4 steps." in _said(notebook.cells[1])
     error = next(output for output in notebook.cells[1].outputs if output.output_type == "error")
     trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
     assert "Cell In[2], line 3" in trace and "In[0]" not in trace and "exec(part" not in trace
@@ -223,6 +223,6 @@ def test_watch_says_what_is_left_after_an_error() -> None:
 def test_watch_tells_wrong_lines_apart() -> None:
     """An expression, a dotted name that leads nowhere, an unknown option and an option without a number."""
     lines = ("model[0]", "trainer.net", "model --often 3", "model --every often", "model a b")
-    words = ("'model[0]' is none", "has no 'net'", "knows no --often", "'often' is none", "one or two names")
+    words = ("'model[0]' is none", "has no 'net'", "has no option --often", "'often' is none", "one or two names")
     said = run(f"{SETUP}{AFTER_SETUP}", *(f"%%watch {line}\n1" for line in lines), allow_errors=True)[1:]
     assert all(word in text for word, text in zip(words, said, strict=True)), said

@@ -85,7 +85,7 @@ def test_luck_with_one_seed_is_not_enough() -> None:
     verification = replace(found_before, session=session).verify(0, progress=False)
     first, second = verification.contests
     assert (first.better, second.better) == (True, False) and first.clean and second.clean
-    assert verification.verdict == "did not help" and "in the second run, with the seed 1" in verification.says
+    assert verification.verdict == "did not help" and "in the second run, with seed 1" in verification.says
 
 
 def _session(setup: dict[str, Any]) -> nbdebug.Session:
@@ -128,7 +128,7 @@ def test_an_interrupt_ends_it_and_leaves_everything_as_it_was(monkeypatch: pytes
 def test_a_cancel_and_a_time_limit_are_obeyed() -> None:
     finding, control = found(hasty()), Control()
     control.cancel.set()
-    assert str(finding.verify(control=control, progress=False)) == "not tried: cancelled by the user"
+    assert str(finding.verify(control=control, progress=False)) == "not tried: canceled by the user"
     assert str(finding.verify(time_limit=1e-6, progress=False)) == "not tried: the time limit was reached"
 
 

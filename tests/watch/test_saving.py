@@ -70,7 +70,7 @@ def test_what_is_not_there_is_told(tmp_path: Path, saved: Path, monkeypatch: pyt
     refused(str(tmp_path / "no" / "run.npz"), f"there is no directory '{tmp_path / 'no'}'", "check the path")
     monkeypatch.chdir(tmp_path)
     refused("rum.npz", f"in '{tmp_path}'", "check the path")
-    refused(".", "'.' is a folder", "pass a file")
+    refused(".", "'.' is a directory", "pass a file")
     refused(saved / "more.npz", "there is no directory")
     refused("x" * 5000, "")
     for what in (3, None, ["run.npz"]):

@@ -38,7 +38,7 @@ def test_an_optimizer_that_was_made_anew_is_noticed() -> None:
 
 def test_a_few_steps_are_no_clean_bill() -> None:
     live, _ = watched(mlp_model := mlp(), torch.optim.SGD(mlp_model.parameters(), 0.01), 3)
-    assert live.report().notes == ["Only 3 steps so far: most checks need 20 or more."]
+    assert live.report().notes == ["Only 3 steps so far: most checks require at least 20."]
     assert "layers at every step" in str(live)
 
 

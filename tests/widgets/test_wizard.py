@@ -276,7 +276,7 @@ def test_two_causes_are_told_apart_by_the_cheapest_experiment() -> None:
     wizard.session.run(["frozen-parameters", "learning-rate-too-high", "batch-not-memorised", "update-ratio-off"])
     wizard._refresh()
     assert len(wizard.pane.experiments()) == 1 and wizard.face._doubts.layout.display == ""
-    assert "tells them apart" in wizard.face.doubt.value and " s)" in wizard.face.doubt.value
+    assert "find the root cause" in wizard.face.doubt.value and " s)" in wizard.face.doubt.value
     told: list[str] = []
     wizard.session.journal.subscribe(lambda event: told.append(event.kind))
     listener = wizard.session.control.on_progress
