@@ -48,12 +48,12 @@ FAILURES = (
     Failure(
         "label",
         "nn.functional.cross_entropy(model(x), y + 1)",
-        ("The loss fails in loss_fn (cross_entropy)", "labels go from 1 to 3", "(6, 3)", "target - 1"),
+        ("The loss fails in loss_fn (cross_entropy)", "labels range from 1 to 3", "(6, 3)", "target - 1"),
     ),
     Failure(
         "in-place",
         "model.train()(x).sum().backward()",
-        ("The backward pass fails", "shape (6, 8) that tanh gave", "h += 1 in model", "x = x + y"),
+        ("The backward pass fails", "shape (6, 8) that tanh returned", "h += 1 in model", "x = x + y"),
     ),
     Failure(
         "nan",
