@@ -25,7 +25,7 @@ from nbdebug.watch.live import REFRESH
 from nbdebug.widgets import bundle
 from tests.browser.conftest import FLAGS
 from tests.browser.jupyter import Notebook, Server
-from tests.browser.pages import new_page
+from tests.browser.pages import new_page, step_named
 from tests.zoo.tabular import digits
 
 SETUP = """
@@ -122,9 +122,9 @@ def first_paint(notebook: Notebook, cell: int) -> float:
 def clicks(notebook: Notebook, cell: int) -> tuple[float, float]:
     """Give the milliseconds until a click on Cancel shows while an experiment runs, and until the kernel answers."""
     output = notebook.output(cell)
-    output.get_by_role("button", name="learn one small batch by heart").click()
+    output.get_by_role("button", name=step_named("memorise")).click()
     output.get_by_role("button", name="Run this step").click()
-    expect(output).to_contain_text("learning one batch by heart", timeout=60_000)
+    expect(output).to_contain_text("overfitting one batch", timeout=60_000)
     button = output.get_by_role("button", name="Cancel").element_handle()
     seen = notebook.page.evaluate(CLICK, [button])
     return float(seen["shown"]), float(seen["heard"])

@@ -17,10 +17,10 @@ __all__ = ["main"]
 FOUND, BAD_CALL, INTERRUPTED = 1, 2, 130
 EXIT_CODES = """\
 exit codes:
-  0    nothing as grave as --fail-on was found
-  1    something was
-  2    the call was wrong: the function cannot be imported, or returned something unusable
-  130  interrupted; what was found until then is reported
+  0    no finding of at least the severity --fail-on
+  1    at least one such finding
+  2    invalid call: the function cannot be imported, or its return value is invalid
+  130  interrupted; findings up to then are reported
 """
 
 
@@ -39,28 +39,28 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     diagnose = commands.add_parser(
         "diagnose",
-        help="diagnose what a function of yours sets up",
-        description="Import a function that returns a dict of the arguments of nbdebug.diagnose, and diagnose that.",
+        help="diagnose the setup that your function returns",
+        description="Import a function that returns a dict of the arguments of nbdebug.diagnose, and diagnose it.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     diagnose.add_argument("setup", metavar="MODULE:FUNCTION", help="for example training.setup:make_setup")
     diagnose.add_argument("--fail-on", choices=("bug", "suspect", "note", "never"), default="bug")
-    diagnose.add_argument("--json", type=Path, metavar="PATH", help="write the report as data")
+    diagnose.add_argument("--json", type=Path, metavar="PATH", help="write the report as JSON")
     diagnose.add_argument("--save", type=Path, action="append", default=[], metavar="PATH", help=".html, .ipynb, …")
-    diagnose.add_argument("--checks", metavar="ID,ID", help="run these checks only")
-    diagnose.add_argument("--skip", metavar="ID,ID", default="", help="leave these checks out")
+    diagnose.add_argument("--checks", metavar="ID,ID", help="run only these checks")
+    diagnose.add_argument("--skip", metavar="ID,ID", default="", help="skip these checks")
     diagnose.add_argument("--symptom", metavar="WORDS", help='what is wrong, for example "loss is NaN"')
-    diagnose.add_argument("--quick", action="store_true", help="leave out what trains or takes long")
+    diagnose.add_argument("--quick", action="store_true", help="skip experiments that train or take long")
     diagnose.add_argument("--time-limit", type=float, metavar="SECONDS")
     diagnose.add_argument("--seed", type=int, default=0)
-    diagnose.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    diagnose.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
     diagnose.set_defaults(run=_diagnose)
-    explain = commands.add_parser("explain", help="say what a check is about")
+    explain = commands.add_parser("explain", help="explain a check")
     explain.add_argument("check")
     explain.set_defaults(run=_explain)
     tree = commands.add_parser("tree", help="draw the decision tree")
-    tree.add_argument("--symptom", metavar="WORDS", help="number the steps that are walked first for this")
+    tree.add_argument("--symptom", metavar="WORDS", help="number the steps that run first for this symptom")
     tree.set_defaults(run=_tree)
     listing = commands.add_parser("checks", help="list every check")
     listing.set_defaults(run=_list)
@@ -102,7 +102,7 @@ def _made(name: str) -> dict[str, Any]:
         setup = function()
     except Exception as error:
         raise _bad(
-            name, f"the function raised {type(error).__name__}: {error}", "call it by itself and mend it"
+            name, f"the function raised {type(error).__name__}: {error}", "call it separately and fix it"
         ) from error
     if not isinstance(setup, dict) or not {"model", "loader"} <= set(setup):
         seen = f"it returned a {type(setup).__name__}" + (
@@ -128,7 +128,7 @@ def _imported(name: str) -> Callable[[], Any]:
         raise _bad(name, str(error), "name a function of that module") from error
     except Exception as error:
         raise _bad(
-            name, f"importing it raised {type(error).__name__}: {error}", "import it by itself and mend it"
+            name, f"importing it raised {type(error).__name__}: {error}", "import it separately and fix it"
         ) from error
     if not callable(found):
         raise _bad(name, f"it is a {type(found).__name__}", "name a function that returns a dict")

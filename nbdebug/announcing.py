@@ -30,4 +30,4 @@ def begun(run: Any) -> None:
             listener(run)
         except Exception as error:
             _listeners.remove(listener)
-            warnings.warn(f"a listener of nbdebug.watch failed and was dropped: {error!r}", stacklevel=2)
+            warnings.warn(f"a listener of nbdebug.watch failed and was removed: {error!r}", stacklevel=2)

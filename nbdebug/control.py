@@ -18,10 +18,10 @@ Listener = Callable[[float, str], None]
 
 
 class Control:
-    """The reins of one session: cancel, interrupt, time limit and progress.
+    """The controller of one session: cancel, interrupt, time limit and progress.
 
     Experiments call `poll()` once a module call and once a batch. It returns at once while all is well and
-    raises when the user cancelled, pressed Ctrl-C, or the time is over.
+    raises when the user canceled, pressed Ctrl-C, or the time is over.
     """
 
     def __init__(

@@ -58,15 +58,15 @@ def diagnose(
     answers: Mapping[str, Any] | None = None,
     tell_apart: bool = True,
 ) -> Report:
-    """Walk the whole decision tree on a copy of the model and report what is wrong, the likeliest cause first.
+    """Walk the whole decision tree on a copy of the model and report what is wrong, the most likely cause first.
 
     Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
     changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
     `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
     terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
-    dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are likeliest to
+    dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are most likely to
     explain it run first; `answers` to the tree's questions, by their ids, are kept in the report. Where several causes
-    are left, each is cured alone on a copy to see which one it is, unless `tell_apart` is False.
+    are left, each is fixed alone on a copy to find the root cause, unless `tell_apart` is False.
     `quick` leaves out every experiment that trains or takes long, and looks at few batches and samples: it takes about
     as long as 40 training steps. In a distributed training, call it on every rank: each examines its own, and the
     report of rank 0 holds what all of them found.

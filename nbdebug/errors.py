@@ -1,4 +1,4 @@
-"""The errors that nbdebug raises, each written for the person who gets it."""
+"""The exceptions that nbdebug raises, with messages written for the user."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, TypeVar, cast
 __all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "described", "plainly"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-UNCHANGED = "Nothing of yours was changed."
+UNCHANGED = "Your model, data and variables are unchanged."
 
 
 class NbdebugError(Exception):
-    """Base of every error that nbdebug raises on purpose."""
+    """Base class of all exceptions that nbdebug raises."""
 
     def _render_traceback_(self) -> list[str]:
-        """Show the message alone in a notebook: it says all, and the lines inside nbdebug help nobody."""
+        """Show only the message in a notebook; the frames inside nbdebug do not help the user."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class BadInput(NbdebugError, ValueError):
-    """Something that was handed to nbdebug cannot be used; the message says what to hand instead."""
+    """An argument is invalid; the message states what is expected."""
 
     def __init__(self, seen: str, *, where: str, expected: str, do: str) -> None:
         self.seen, self.where, self.expected, self.do = seen, where, expected, do
@@ -38,23 +38,23 @@ def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
 
 
 class TwinRefused(NbdebugError):
-    """No copy of the model could be made that experiments may run on."""
+    """The model cannot be copied for experiments."""
 
 
 class NotApplicable(NbdebugError):
-    """A check or a probe has nothing to say about this set-up; the message is the reason."""
+    """A check or probe does not apply to this setup; the message is the reason."""
 
 
 class OutOfTime(NbdebugError):
-    """An experiment reached its time limit before its answer was clear."""
+    """An experiment reached its time limit before the result was clear."""
 
 
 class Cancelled(NbdebugError):
-    """Somebody asked the running experiment to stop."""
+    """The running experiment was canceled."""
 
 
 def plainly(function: F) -> F:
-    """Let an error that is meant for the user leave a function without the lines of nbdebug that it passed through."""
+    """Remove nbdebug's own frames from the traceback of user-facing exceptions."""
 
     @wraps(function)
     def said_plainly(*args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ def plainly(function: F) -> F:
 
 
 def described(error: BaseException) -> str:
-    """Say what went wrong and where, and let go of the tensors that the traceback holds."""
+    """Return the error and its line, and release the tensors that the traceback holds."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" (line {frames[-1].lineno} of {frames[-1].filename.rsplit('/', 1)[-1]})" if frames else ""
     traceback.clear_frames(error.__traceback__)

@@ -27,7 +27,7 @@ class Exhibit:
 
     @property
     def shows_samples(self) -> bool:
-        """Whether it shows values of single samples, which leave the machine only where somebody asks for that."""
+        """Whether it shows values of single samples, which are saved only on request."""
         return bool(getattr(self, "samples", False))
 
     @property

@@ -1,4 +1,4 @@
-"""What a check is about, why it matters and what to try, from its docstring."""
+"""What a check detects, why it matters and how to fix it, from its docstring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Explanation", "explain", "list_checks"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """The documentation of one check; it prints as text and shows as rich text in a notebook."""
+    """The documentation of one check; prints as text and renders as Markdown in a notebook."""
 
     id: str
     title: str
@@ -22,7 +22,7 @@ class Explanation:
     thresholds: dict[str, Any]
 
     def __str__(self) -> str:
-        """Give the text for a terminal."""
+        """Return the text for a terminal."""
         parts = [f"{self.id}: {self.title}", self.about, f"Why it matters: {self.why}", f"What to try: {self.remedy}"]
         if self.thresholds:
             parts.append("Thresholds: " + ", ".join(f"{name}={value!r}" for name, value in self.thresholds.items()))
@@ -39,13 +39,13 @@ class Explanation:
 
 
 def explain(check: str) -> Explanation:
-    """Say what an illness is, why it matters and what to try; needs no model and no torch."""
+    """Return what a check detects, why it matters and how to fix it; needs no model and no torch."""
     spec = registry.load("nbdebug.checks").find(check)
     return _explanation(spec)
 
 
 def list_checks() -> list[str]:
-    """List the ids of all checks, in the order of the tree."""
+    """Return the ids of all checks, in the order of the tree."""
     from nbdebug.decision_tree import stages
 
     return [check for stage in stages(registry.load("nbdebug.checks")) for check in stage.checks]

@@ -64,7 +64,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One illness that a check found, with its place, its numbers, what to try, and what came of trying.
+    """One problem that a check found, with its place, its numbers, the fixes, and the outcome of tried fixes.
 
     `quotes` are pieces of its texts that are values of the user's data, such as a message that quotes what could not be
     read; they are left out of saved reports unless samples are asked for.

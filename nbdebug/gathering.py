@@ -40,9 +40,9 @@ class Gathering:
                 return report
             heard = self.meeting.hear("report", max(PATIENCE, 2 * report.seconds))
         except KeyboardInterrupt:
-            return replace(report, notes=[*report.notes, "The other ranks were not waited for: interrupted."])
+            return replace(report, notes=[*report.notes, "Interrupted while waiting for the other ranks."])
         except (RuntimeError, OSError) as error:  # the store is gone with the process that held it
-            return replace(report, notes=[*report.notes, f"The other ranks cannot be heard: {error}."])
+            return replace(report, notes=[*report.notes, f"The other ranks cannot be reached: {error}."])
         for rank in sorted(heard):
             report = _joined(report, Report.from_dict(heard[rank]), rank)
         return replace(report, notes=[*report.notes, *(f"{says}." for says in self.meeting.missing.values())])

@@ -96,7 +96,7 @@ class Journal:
         return unsubscribe
 
     def tell(self, event: Event) -> None:
-        """Pass an event on; a listener that fails is dropped with a warning and disturbs nobody."""
+        """Pass an event on; a listener that fails is removed with a warning."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
@@ -105,4 +105,4 @@ class Journal:
             except Exception as error:
                 with self._lock:
                     self._listeners.remove(listener)
-                warnings.warn(f"a listener of the journal failed and was dropped: {error!r}", stacklevel=2)
+                warnings.warn(f"a listener of the journal failed and was removed: {error!r}", stacklevel=2)

@@ -16,13 +16,13 @@ __all__ = ["NbdebugMagics", "load_ipython_extension", "unload_ipython_extension"
 USAGE = """\
 %nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
 %nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
-                                                      (--quick: without what trains or takes long)
-%nbdebug batch LOADER [MODEL] [LOSS_FN]               show what the network receives
-%nbdebug tree                                         draw the decision tree, and where the newest report stands
-%nbdebug explain ID                                   say what a check is about
-%nbdebug explain-error                                say what the last error means and what would fit
+                                                      (--quick: without experiments that train or take long)
+%nbdebug batch LOADER [MODEL] [LOSS_FN]               show a batch as the model receives it
+%nbdebug tree                                         draw the decision tree with the newest report
+%nbdebug explain ID                                   explain a check
+%nbdebug explain-error                                explain the last exception and how to fix it
 %nbdebug report PATH                                  save the newest report as .html, .ipynb or .json
-%%watch MODEL [OPTIMIZER] [--every N] [--budget X]    record the training in the cell; it is left in `live`
+%%watch MODEL [OPTIMIZER] [--every N] [--budget X]    record the training in the cell, as `live`
 """
 NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 OPTIONS: dict[str, Callable[[str], Any]] = {"--every": int, "--budget": float}
@@ -68,7 +68,7 @@ class NbdebugMagics(Magics):
                     exec(part, self.shell.user_ns)
         except BaseException:
             steps = f"{live.step} step{'' if live.step == 1 else 's'}"
-            sys.stdout.write(f"`live` holds what was recorded before the cell ended: {steps}.\n")
+            sys.stdout.write(f"`live` holds the recording up to the end of the cell: {steps}.\n")
             raise
         return None if in_notebook() else live
 
@@ -105,7 +105,7 @@ class NbdebugMagics(Magics):
         import nbdebug
 
         if names:
-            raise UsageError("%nbdebug tree takes nothing; nbdebug.tree(report) draws another report")
+            raise UsageError("%nbdebug tree takes no arguments; nbdebug.tree(report) draws another report")
         return nbdebug.tree(self._newest_report())
 
     def _explain(self, names: list[str]) -> Any:
@@ -119,16 +119,14 @@ class NbdebugMagics(Magics):
         import nbdebug
 
         if names:
-            raise UsageError("%nbdebug explain-error takes nothing: it explains the last error")
+            raise UsageError("%nbdebug explain-error takes no arguments: it explains the last exception")
         return nbdebug.explain_error()
 
     def _report(self, names: list[str]) -> Any:
         if len(names) != 1:
             raise UsageError("%nbdebug report takes one path, for example: %nbdebug report report.html")
         if self.newest is None:
-            raise UsageError(
-                "%nbdebug report: there is nothing to report yet; run %nbdebug diagnose MODEL LOADER first"
-            )
+            raise UsageError("%nbdebug report: there is no report yet; run %nbdebug diagnose MODEL LOADER first")
         return self._newest_report().save(names[0])
 
     def _newest_report(self) -> Any:
@@ -163,7 +161,7 @@ class NbdebugMagics(Magics):
         value = known[first]
         for part in rest:
             if not hasattr(value, part):
-                raise UsageError(f"{magic}: {name} leads nowhere: a {type(value).__name__} has no {part!r}")
+                raise UsageError(f"{magic}: {name} does not exist: a {type(value).__name__} has no {part!r}")
             value = getattr(value, part)
         return value
 
@@ -181,7 +179,7 @@ def _watch_line(line: str) -> tuple[list[str], dict[str, Any]]:
         try:
             options[word.removeprefix("--")] = OPTIONS[word](given)
         except KeyError:
-            raise UsageError(f"%%watch knows no {word}; it takes --every N and --budget X") from None
+            raise UsageError(f"%%watch has no option {word}; it takes --every N and --budget X") from None
         except ValueError:
             raise UsageError(f"%%watch {word} takes a number, and {given!r} is none") from None
     return names, options

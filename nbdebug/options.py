@@ -27,7 +27,7 @@ def checked_options(
     _check_number(seconds, "sweep_seconds", "a number of seconds above 0", "sweep_seconds=10")
     _check_number(samples, "sweep_samples", "a number of samples above 0", "sweep_samples=4096")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise _bad("seed", seed, "a whole number from 0 to 4294967295", "seed=0")
+        raise _bad("seed", seed, "an integer from 0 to 4294967295", "seed=0")
     for name, value in (("progress", progress), ("tell_apart", tell_apart), ("quick", quick)):
         if value not in (True, False):
             raise _bad(name, value, "True or False", f"{name}=False")
@@ -36,10 +36,10 @@ def checked_options(
 def checked_ids(ids: Any, name: str) -> list[str]:
     """Give the ids of checks as a list; whether there are such checks is looked up where they are known."""
     if isinstance(ids, str):
-        raise _bad(name, ids, "a list of ids of checks", f"{name}=[{ids!r}]")
+        raise _bad(name, ids, "a list of check ids", f"{name}=[{ids!r}]")
     listed: list[Any] = list(ids) if isinstance(ids, Iterable) else [None]
     if not all(isinstance(item, str) for item in listed):
-        raise _bad(name, ids, "a list of ids of checks", f'{name}=["batch-mixing"]; nbdebug.list_checks() lists them')
+        raise _bad(name, ids, "a list of check ids", f'{name}=["batch-mixing"]; nbdebug.list_checks() lists them')
     return listed
 
 

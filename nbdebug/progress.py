@@ -1,4 +1,4 @@
-"""Progress of a run on standard error: which check, how far, how long still."""
+"""Progress of a run on stderr: current check, fraction done, time remaining."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG_SECONDS = 10.0
 
 @contextmanager
 def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterator[list[str]]:
-    """Show one bar over these checks while the block runs; it names the experiment and goes by its progress."""
+    """Show one bar over these checks while the block runs; it names the current experiment."""
     if not shown or not checks:
         yield checks
         return
@@ -55,9 +55,9 @@ def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterato
 
 @contextmanager
 def progress_line(what: str, *, shown: bool | Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
-    """Give a listener for sessions whose number of experiments is not known: one line names the running one.
+    """Yield a listener for sessions with an unknown number of experiments: one line names the current one.
 
-    Where `shown` is a listener already, it is given, and nothing is drawn here.
+    If `shown` is already a listener, yield it, and draw nothing.
     """
     if not shown or callable(shown):
         yield shown if callable(shown) else lambda event: None
@@ -89,6 +89,6 @@ def progress_line(what: str, *, shown: bool | Callable[[Event], None]) -> Iterat
 
 @contextmanager
 def control_shown(shown: bool, what: str) -> Iterator[Control]:
-    """Give reins whose progress shows on one line while the block runs."""
+    """Yield a controller whose progress is shown on one line while the block runs."""
     with progress_line(what, shown=shown) as listen:
         yield Control(on_progress=lambda fraction, text: listen(Event("progress", what, fraction, text)))

@@ -14,10 +14,10 @@ CURES = "cures alone"  # in a finding's evidence: the alarms that went when it a
 
 
 def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
-    """Put the likeliest cause first.
+    """Put the most likely cause first.
 
-    What another finding of this run explains comes last of the alarms, and before that what was cured on a copy in vain
-    while another cure helped. The others go by severity, then by the order of the tree. `explains` keeps only what this
+    What another finding of this run explains comes last of the alarms, and before that what was fixed on a copy in vain
+    while another fix helped. The others go by severity, then by the order of the tree. `explains` keeps only what this
     run found.
     """
     place = {check: index for index, check in enumerate(order)}

@@ -61,7 +61,7 @@ class CheckSpec:
 
     @property
     def title(self) -> str:
-        """What the illness is, in one sentence."""
+        """The problem in one sentence."""
         return self.texts["title"]
 
     @property
@@ -109,7 +109,9 @@ class Registry:
                 f"there is no check called {check!r}",
                 where="check id",
                 expected="one of the ids that nbdebug.list_checks() lists",
-                do=f"perhaps you meant {' or '.join(near)}" if near else "call nbdebug.list_checks() to see them all",
+                do=f"perhaps you meant {' or '.join(near)}"
+                if near
+                else "call nbdebug.list_checks() to list all checks",
             )
         return self.checks[name]
 
@@ -151,7 +153,7 @@ def check(
 ) -> F | Callable[[F], F]:
     """Register a function from evidence to findings as a check.
 
-    `explains` names the illnesses that this one accounts for when both are found; `stage` places a check of your
+    `explains` names the problems that this one accounts for when both are found; `stage` places a check of your
     own in the tree (by default it stands in a stage called "Yours").
     """
 
@@ -207,8 +209,8 @@ def _source(function: Callable[..., Any], quick: bool) -> ProbeSpec:
     hints, signature = typing.get_type_hints(function), inspect.signature(function)
     if not isinstance(hints.get("return"), type):
         raise TypeError(
-            f"the probe {function.__name__!r} does not say what it returns; annotate it with the class of its "
-            f"evidence, for example `def {function.__name__}(twin: nbdebug.Twin) -> MyEvidence:`"
+            f"the probe {function.__name__!r} has no return annotation; annotate it with its evidence class, "
+            f"for example `def {function.__name__}(twin: nbdebug.Twin) -> MyEvidence:`"
         )
     needs = {name: _need(function, name, hints) for name in signature.parameters}
     return ProbeSpec(function.__name__, function, needs, hints["return"], quick)
@@ -223,7 +225,7 @@ def _need(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> Nee
             return Need(kinds[0], optional=True)
     if not isinstance(hint, type):
         raise TypeError(
-            f"{function.__name__}({name}) does not say which evidence it needs; annotate it with an evidence "
+            f"{function.__name__}({name}) has no annotation; annotate it with an evidence "
             f"class, for example `{name}: nbdebug.evidence.FirstPass`"
         )
     return Need(hint)

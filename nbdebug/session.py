@@ -87,7 +87,7 @@ class Session:
     def run(self, checks: Iterable[str]) -> list[Result]:
         """Run these checks in order; an interrupt or a cancel ends the run and says so for those left.
 
-        A second Ctrl-C is raised, after everything was put back. What the user has to mend first (`BadInput`,
+        A second Ctrl-C is raised, after everything is restored. What the user has to fix first (`BadInput`,
         `TwinRefused`) ends the run as an error of its own.
         """
         left = [self.registry.find(check).id for check in checks]
@@ -220,8 +220,8 @@ class Session:
         if touched:
             self._witness = None  # what is as it was left is seen anew
             self.journal.note(
-                f"ATTENTION: something of yours was changed while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
-                "Code of yours reached it by a way that could not be cut (or ran at the same time in another thread)."
+                f"ATTENTION: your objects were modified while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
+                "Your own code reached them from the copy, or modified them at the same time in another thread."
             )
 
     def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
@@ -237,7 +237,7 @@ class Session:
 
 def _signed(finding: Any, spec: CheckSpec) -> Finding:
     if not isinstance(finding, Finding):
-        raise TypeError(f"the check {spec.id!r} gave {type(finding).__name__}; it has to yield nbdebug.Finding")
+        raise TypeError(f"the check {spec.id!r} yielded {type(finding).__name__}; it must yield nbdebug.Finding")
     return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
 
 

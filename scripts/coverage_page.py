@@ -45,5 +45,5 @@ def link(reference: str) -> str:
     if kind == "symptom":
         return f'the symptom "{find_symptom(name).words}"'
     if kind == "step":
-        return next(f'the step "{s.question}"' for stage in TREE for s in stage.steps if s.id == name)
+        return next(f'the step "{s.label}"' for stage in TREE for s in stage.steps if s.id == name)
     return f"advice on {name.replace('+', ' ')}"

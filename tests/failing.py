@@ -53,7 +53,7 @@ FAILURES = (
     Failure(
         "in-place",
         "model.train()(x).sum().backward()",
-        ("The backward pass fails", "shape (6, 8) that tanh gave", "h += 1 in model", "x = x + y"),
+        ("The backward pass fails", "shape (6, 8) that tanh returned", "h += 1 in model", "x = x + y"),
     ),
     Failure(
         "nan",

@@ -104,7 +104,7 @@ def test_explain_and_list(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_tree_is_drawn_for_a_symptom(capsys: pytest.CaptureFixture[str]) -> None:
     """With the steps numbered that are walked first; another symptom is refused with the list."""
     assert main(["tree", "--symptom", "loss is NaN"]) == 0
-    assert "Are the inputs what you think they are? [1]" in capsys.readouterr().out
+    assert "Input values [1]" in capsys.readouterr().out
     assert main(["tree", "--symptom", "gloom"]) == 2
     assert "The loss is NaN" in capsys.readouterr().err
 
@@ -114,7 +114,7 @@ def test_a_symptom_orders_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     """It stands in the report; a wrong one ends the call."""
     chosen = ("--checks", "forward-fails", "--quiet")
     assert main(["diagnose", "setups:healthy", "--symptom", "it is too slow", *chosen]) == 0
-    assert "You said: What is wrong? It is too slow" in capsys.readouterr().out
+    assert "Your answer: What is wrong? It is too slow" in capsys.readouterr().out
     assert main(["diagnose", "setups:healthy", "--symptom", "gloom", *chosen]) == 2
 
 
@@ -125,4 +125,4 @@ def test_quick_leaves_out_what_trains(tmp_path: Path) -> None:
     assert main(["diagnose", "setups:healthy", *asked, "--json", str(tmp_path / "quick.json")]) == 0
     results = json.loads((tmp_path / "quick.json").read_text())["results"]
     assert [result["status"] for result in results] == ["clean", "skipped"]
-    assert results[1]["reason"] == "left out by quick=True"
+    assert results[1]["reason"] == "omitted by quick=True"

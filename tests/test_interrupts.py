@@ -109,7 +109,7 @@ def test_cancel_from_another_thread() -> None:
     worker = threading.Thread(target=session.run, args=(CHECKS,))
     worker.start()
     worker.join(60)
-    assert session.journal.results[-1].reason == "cancelled by the user"
+    assert session.journal.results[-1].reason == "canceled by the user"
     assert not control.cancel.is_set()
 
 

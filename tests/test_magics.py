@@ -115,8 +115,8 @@ def test_diagnose_magic_saves_a_report() -> None:
         allow_errors=True,
     )
     assert "run %nbdebug diagnose" in shown[1]
-    assert "✓ Does one batch go through" in shown[4] and "takes nothing" in shown[5]
-    assert "left out by quick=True" in shown[6]
+    assert "✓ First pass" in shown[4] and "takes no arguments" in shown[5]
+    assert "omitted by quick=True" in shown[6]
     assert "checks in" in shown[2]
     assert "True" in shown[3]
 
@@ -206,14 +206,14 @@ def test_watch_runs_its_cell_as_a_notebook_would() -> None:
     assert outputs[2].text == "{'x': <class 'int'>}\n" and outputs[3].data["text/plain"] == "42"
     said = [_said(cell) for cell in notebook.cells]
     assert said[3].split()[0] == "12" and int(said[3].split()[1]) < 12 and said[3].split()[2] == "1.0"
-    assert "Does one batch go through" in said[4]
+    assert "First pass" in said[4]
 
 
 @pytest.mark.kernel
 def test_watch_says_what_is_left_after_an_error() -> None:
     """The line and the cell of the error are the user's own, and one line says that the run is kept."""
     notebook = cells_of(f"{SETUP}{AFTER_SETUP}", "%%watch model\nfit(1)\n1 / 0", allow_errors=True)
-    assert "`live` holds what was recorded before the cell ended: 4 steps." in _said(notebook.cells[1])
+    assert "`live` holds the recording up to the end of the cell: 4 steps." in _said(notebook.cells[1])
     error = next(output for output in notebook.cells[1].outputs if output.output_type == "error")
     trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
     assert "Cell In[2], line 3" in trace and "In[0]" not in trace and "exec(part" not in trace
@@ -223,6 +223,6 @@ def test_watch_says_what_is_left_after_an_error() -> None:
 def test_watch_tells_wrong_lines_apart() -> None:
     """An expression, a dotted name that leads nowhere, an unknown option and an option without a number."""
     lines = ("model[0]", "trainer.net", "model --often 3", "model --every often", "model a b")
-    words = ("'model[0]' is none", "has no 'net'", "knows no --often", "'often' is none", "one or two names")
+    words = ("'model[0]' is none", "has no 'net'", "has no option --often", "'often' is none", "one or two names")
     said = run(f"{SETUP}{AFTER_SETUP}", *(f"%%watch {line}\n1" for line in lines), allow_errors=True)[1:]
     assert all(word in text for word, text in zip(words, said, strict=True)), said

@@ -69,5 +69,5 @@ export function classBars(classes: [string, number][]): HTMLElement {
     classes.length > shown.length
       ? h("li", { class: "nbd-quiet" }, `… ${classes.length - shown.length} more`)
       : null;
-  return h("ul", { class: "nbd-classes", "aria-label": "Samples of each class" }, ...bars, more);
+  return h("ul", { class: "nbd-classes", "aria-label": "Samples per class" }, ...bars, more);
 }

@@ -85,7 +85,7 @@ export function flowChart({ every, chosen, choose }: Chart): HTMLElement {
   chart.style.height = `${y}px`;
   return h(
     "div",
-    { class: "nbd-scroll nbd-flowing", role: "region", "aria-label": "Way through the model" },
+    { class: "nbd-scroll nbd-flowing", role: "region", "aria-label": "Data flow through the model" },
     chart,
   );
 }
@@ -136,7 +136,7 @@ function node(layer: Layer, place: number, look: Look): HTMLElement {
       "data-mark": layer.severity || null,
       "data-joined": look.joined,
       "aria-pressed": String(layer.path === look.chosen()),
-      "aria-label": `${spoken(layer)}${from ? `, takes from ${from}` : ""}`,
+      "aria-label": `${spoken(layer)}${from ? `, input from ${from}` : ""}`,
       on: { click: () => look.choose(layer.path === look.chosen() ? "" : layer.path) },
     },
     share,

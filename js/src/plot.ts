@@ -147,7 +147,7 @@ export class Plot {
     const nodes: Element[] = every.map((places, i) => {
       const foot = bottom - 6 - 9 * i;
       const d = places.map((at) => `M${(at - 3).toFixed(1)} ${foot - 3}l6 6m0 -6l-6 6`).join("");
-      const title = s("title", {}, `${drawing.curves[i]?.name}: not finite (NaN or infinite)`);
+      const title = s("title", {}, `${drawing.curves[i]?.name}: non-finite (NaN or Inf)`);
       return s("path", { d, fill: "none", stroke: INKS[i % INKS.length], "stroke-width": 1.4 }, title);
     });
     if (every.flat().length > 0) {

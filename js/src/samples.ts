@@ -48,7 +48,7 @@ export interface Batch {
 }
 
 export const ORDERS = {
-  drawn: "as drawn",
+  drawn: "loader order",
   loss: "highest loss first",
   low: "lowest loss first",
   doubt: "least confident first",

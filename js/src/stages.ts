@@ -28,7 +28,7 @@ export interface Row {
   count: number;
 }
 
-/** A shape for each state, so that colour is never the only sign. */
+/** A shape for each state, so that color is never the only sign. */
 export const ICONS: Record<State, string> = {
   "not-run": "○",
   running: "◐",

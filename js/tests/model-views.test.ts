@@ -230,7 +230,7 @@ describe("the way through a model", () => {
     ]);
     expect(el.querySelectorAll(".nbd-arcs g")).toHaveLength(1);
     expect(el.querySelector(".nbd-holder")?.textContent).toBe("b Linear");
-    expect(nodes()[3]?.getAttribute("aria-label")).toContain("takes from a and b.act");
+    expect(nodes()[3]?.getAttribute("aria-label")).toContain("input from a and b.act");
   });
 
   it("opens a module by a click, moves by arrows, and closes it by Escape", () => {

@@ -1,4 +1,4 @@
-"""Tell causes apart: where several alarms remain that may be one, cure each alone on a copy and see what goes with it.
+"""Find the root cause: if several alarms remain, fix each alone on a copy and test which others disappear.
 
 The experiment is a counterfactual: the first remedy of one suspect is made to a copy, and the checks that found the
 other alarms are asked again. It runs only where it is needed, within a bounded time, and changes nothing of the user's.
@@ -32,7 +32,7 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
     """Find out which of several unexplained alarms is the cause, and write it into the journal.
 
     `order` are all checks in the order of the tree. Nothing is tried where one cause is left, where no alarm says how
-    the training came out, or where none of the suspects can be cured on a copy.
+    the training came out, or where none of the suspects can be fixed on a copy.
     """
     findings = ranked(session.journal.findings, order)
     outcomes = outcomes_in(findings)
@@ -46,7 +46,7 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
         with (
             interrupts_held(session.control),
             session.control.limit(seconds),
-            progress_line("telling causes apart", shown=shown) as listen,
+            progress_line("finding the root cause", shown=shown) as listen,
         ):
             bench = _Bench(session, findings, outcomes, order, listen)
             for rival in sorted(able, key=bench.cost):  # the cheapest tell most where the time is short
@@ -58,7 +58,7 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
             raise
     finally:
         session.control.reset()
-        session.timings["telling causes apart"] = time.perf_counter() - started
+        session.timings["finding the root cause"] = time.perf_counter() - started
     _write(session, trials, outcomes)
     return trials
 
@@ -78,7 +78,7 @@ def tell_apart(session: Session, experiment: Experiment, order: Sequence[str], l
             trials = []
     if not trials:
         _write_untold(session, experiment.cure)
-        return f"{experiment.cure} could not be cured on a copy so that something follows"
+        return f"{experiment.cure} could not be fixed on a copy with a conclusive result"
     _write(session, trials, outcomes)
     return verdict(trials, outcomes)
 
@@ -104,7 +104,7 @@ class _Bench:
         )
 
     def cure(self, rivals: Sequence[Rival]) -> list[Trial]:
-        """Cure these and nothing else; empty where it cannot be done, or where no other alarm could be asked again."""
+        """Fix only these; empty if that fails, or if no other check could be rerun."""
         try:
             subject = self.session.subject
             for rival in rivals:
@@ -127,7 +127,7 @@ class _Bench:
         patched.journal.subscribe(self.listen)
         for check in cured:
             if any(f.is_alarm for f in patched.run_check(check).findings):
-                raise NotApplicable(f"the remedy does not cure {check} itself, so that nothing would follow")
+                raise NotApplicable(f"the fix does not remove {check} itself, so the test is not conclusive")
         gone, stayed = [], []
         learns, loss = self._yardstick(patched)
         for check in worth_asking(cured, self.outcomes, self.causes, self.order):
@@ -138,7 +138,7 @@ class _Bench:
             elif result.status in ("clean", "found"):
                 gone.append(check)
         if not gone and not stayed:
-            raise NotApplicable("no other alarm could be asked again")
+            raise NotApplicable("no other check could be rerun")
         return Trial(tuple(cured), tuple(gone), tuple(stayed), loss)
 
     def _yardstick(self, patched: Session) -> tuple[bool, float | None]:
@@ -154,7 +154,7 @@ def _write_untold(session: Session, check: str) -> None:
     """Keep that it was tried in vain, so that it is not offered again."""
     for result in session.journal.results:
         if result.check == check:
-            kept = [replace(f, evidence={**f.evidence, TOLD: "It could not be cured alone."}) for f in result.findings]
+            kept = [replace(f, evidence={**f.evidence, TOLD: "It could not be fixed alone."}) for f in result.findings]
             session.journal.write(result.with_findings(tuple(kept)))
 
 

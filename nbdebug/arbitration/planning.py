@@ -15,7 +15,7 @@ __all__ = ["Experiment", "planned", "seconds_for"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Cure one suspect alone on a copy, and ask the checks again that found what it may be the cause of."""
+    """Fix one suspect alone on a copy, and rerun the checks for what it may cause."""
 
     cure: str
     rivals: tuple[str, ...]
@@ -25,14 +25,14 @@ class Experiment:
 
     def __str__(self) -> str:
         """Say what is done."""
-        return f"{self.cure}, cured alone on a copy"
+        return f"{self.cure}, fixed alone on a copy"
 
     @property
     def says(self) -> str:
         """Why it is worth making, and what it takes."""
         return (
-            f"{listed(self.rivals)} may each be the cause of {listed(self.outcomes)}. The cheapest experiment that "
-            f"tells them apart: cure {self.cure} alone on a copy, and ask {listed(self.asks)} again (about "
+            f"{listed(self.rivals)} may each be the cause of {listed(self.outcomes)}. The cheapest experiment to "
+            f"find the root cause: fix {self.cure} alone on a copy, and rerun {listed(self.asks)} (about "
             f"{max(1.0, self.seconds):.0f} s)."
         )
 

@@ -37,7 +37,7 @@ MOST_PLACES = 5  # patches of one check, one for each place
 
 @dataclass(frozen=True)
 class Rival:
-    """An alarm that no other one explains, and the remedies that cure it on a copy."""
+    """An alarm that no other one explains, and the remedies that fix it on a copy."""
 
     check: str
     remedies: tuple[Remedy, ...]
@@ -55,10 +55,10 @@ class Trial:
     def __str__(self) -> str:
         """Give one part of a sentence."""
         names = " and ".join(self.cured)
-        parts = [f"{listed(self.gone)} {'goes' if len(self.gone) == 1 else 'go'}"] if self.gone else []
-        parts += [f"{listed(self.stayed)} {'stays' if len(self.stayed) == 1 else 'stay'}"] if self.stayed else []
+        parts = [f"{listed(self.gone)} {'disappears' if len(self.gone) == 1 else 'disappear'}"] if self.gone else []
+        parts += [f"{listed(self.stayed)} {'remains' if len(self.stayed) == 1 else 'remain'}"] if self.stayed else []
         loss = f" (the loss on one batch ends at {self.loss:.3g})" if self.loss is not None else ""
-        return f"with {names}{' alone' if len(self.cured) == 1 else ''} cured, {' and '.join(parts)}{loss}"
+        return f"with {names}{' alone' if len(self.cured) == 1 else ''} fixed, {' and '.join(parts)}{loss}"
 
 
 def outcomes_in(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -99,12 +99,12 @@ def verdict(trials: Sequence[Trial], outcomes: Sequence[str]) -> str:
     if len(alone) == 1:
         follows = f"{alone[0].cured[0]} is the cause of {listed([c for c in alone[0].gone if c in outcomes])}."
     elif alone:
-        follows = f"each of {listed([trial.cured[0] for trial in alone])} is enough to mend."
+        follows = f"each of {listed([trial.cured[0] for trial in alone])} alone fixes it."
     elif curing:
-        follows = f"none alone is enough: mend {listed(curing[0].cured)} together."
+        follows = f"no single fix is enough: fix {listed(curing[0].cured)} together."
     else:
-        follows = "none of these is the whole cause."
-    return f"Told apart on copies: {seen}. So {follows}"
+        follows = "none of these is the only cause."
+    return f"Root cause experiment on copies: {seen}. Conclusion: {follows}"
 
 
 def _roots(trials: Sequence[Trial]) -> list[Trial]:

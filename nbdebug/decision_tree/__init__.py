@@ -1,6 +1,6 @@
-"""The decision tree as data: symptoms, stages, the checks of each step, and the questions that only a person answers.
+"""The decision tree as data: symptoms, stages, the checks of each step, and the questions to the user.
 
-for symptom in symptoms(): …                   what people come with
+for symptom in symptoms(): …                   the symptoms to choose from
 for stage, step, why in order_for(symptom): …  every step, in the order for that symptom
 next_step(results, answers, symptom)           what to do next, and why
 """

@@ -1,4 +1,4 @@
-"""What to do next, and why: from what was found so far and what the user said."""
+"""Recommend what to do next, and why, from the findings so far and the user's answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCKING = ("empty-loader", "sample-fails", "forward-fails")  # nothing after th
 
 @dataclass(frozen=True)
 class Next:
-    """What to do next: a step to run, a finding to mend, a question to answer, and always why."""
+    """What to do next: a step to run, a finding to fix or a question to answer, and always why."""
 
     why: str
     step: Step | None = None
@@ -35,10 +35,10 @@ def next_step(
     symptom: str = "",
     known: Registry = registry,
 ) -> Next:
-    """Recommend what to do next, and say why.
+    """Recommend what to do next, and why.
 
-    What keeps everything else from running is mended first; then come the steps that an answer points to, those that
-    could explain a bug that was found, and the rest in the order for the symptom.
+    Findings that block all other checks come first; then the steps that an answer points to, those that could explain
+    a bug that was found, and the rest in the order for the symptom.
     """
     done = {result.check: result for result in results}
     said = dict(answers or {})
@@ -60,20 +60,20 @@ def next_step(
 
 
 def _answered(said: Mapping[str, Any], open_steps: Sequence[tuple[Step, str]]) -> Iterator[tuple[Step, str]]:
-    """Walk the steps that the answers point to."""
+    """Yield the steps that the answers point to."""
     steps = {step.id: step for step, _ in open_steps}
     for name, value in said.items():
         question = find_question(name)
         follow = follow_of(question, value)
         for step in follow.steps if follow else ():
             if step in steps:
-                yield steps[step], f'You said "{value}" to: {question.words}'
+                yield steps[step], f'You answered "{value}" to: {question.words}'
 
 
 def _explaining(
     found: Sequence[Finding], open_steps: Sequence[tuple[Step, str]], known: Registry
 ) -> Iterator[tuple[Step, str]]:
-    """Walk the steps whose checks could explain a bug that was found, the likeliest first."""
+    """Yield the steps whose checks could explain a bug that was found, the most likely first."""
     for bug in (f for f in found if f.severity == "bug"):
         lead = AFTER_MEMORISING.get(str(bug.evidence.get("outcome", "")), Lead((), ""))
         hopeful = [
@@ -84,12 +84,12 @@ def _explaining(
         ]
         hopeful.sort(key=lambda step: lead.steps.index(step.id) if step.id in lead.steps else len(lead.steps))
         for step in hopeful:
-            why = lead.why if step.id in lead.steps else "one of its checks accounts for that where both are found"
+            why = lead.why if step.id in lead.steps else "one of its checks is a known cause"
             yield step, f"It may explain {bug.check}: {why}."
 
 
 def _question_at(step: Step, said: Mapping[str, Any], symptom: str) -> Question | None:
-    """Give a question that belongs to this step and has no answer yet, those of the symptom first."""
+    """Return an unanswered question of this step, those of the symptom first."""
     here = [q for q in (*questions(symptom), *questions()) if q.after == step.id and q.id not in said]
     return here[0] if here else None
 
@@ -97,14 +97,14 @@ def _question_at(step: Step, said: Mapping[str, Any], symptom: str) -> Question 
 def _afterwards(
     found: Sequence[Finding], walk: Sequence[tuple[Stage, Step, str]], said: Mapping[str, Any], symptom: str
 ) -> Next:
-    """Recommend what is left when every check has been asked."""
+    """Recommend what is left when all checks have run."""
     alarm = next((f for f in found if f.is_alarm), None)
     if alarm is not None:
         return Next("Every check has run; this is the likeliest cause. Fix it, and run again.", mend=alarm)
     question = next((q for q in questions(symptom or "unknown") if q.id not in said), None)
     if question is not None:
-        return Next("The checks found nothing; what is left only you can say.", question=question)
+        return Next("The checks found no problem; only you can answer this.", question=question)
     wanted = [(step, why) for stage, step, why in walk if step.instruments and stage.id in ("watch", "improve")]
     if wanted:
-        return Next(f"The checks found nothing. {wanted[0][1]}", wanted[0][0])
-    return Next("The checks found nothing, and every question of this symptom has an answer.")
+        return Next(f"The checks found no problem. {wanted[0][1]}", wanted[0][0])
+    return Next("The checks found no problem, and all questions of this symptom are answered.")

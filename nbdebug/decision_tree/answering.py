@@ -1,4 +1,4 @@
-"""Answers to the questions that only a person can answer: refuse what is none, and say what follows."""
+"""Validate answers to the questions that only the user can answer, and return what follows from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LETTERS = 2000
 
 @dataclass(frozen=True)
 class Said:
-    """One thing that the user said: the question, the answer in words, and what follows from it."""
+    """One answer of the user: the question, the answer in words, and what follows from it."""
 
     question: str
     answer: str
@@ -26,34 +26,34 @@ class Said:
 
 
 def find_question(name: object) -> Question:
-    """Give the question with this id; another is refused with the list."""
+    """Return the question with this id; raise with the list for any other."""
     for question in QUESTIONS:
         if question.id == name:
             return question
     raise BadInput(
-        f"there is no question {name!r}",
+        f"unknown question {name!r}",
         where="answers",
         expected=f"one of {', '.join(question.id for question in QUESTIONS)}",
-        do="nbdebug.decision_tree.questions() gives them with their words",
+        do="nbdebug.decision_tree.questions() returns all questions with their text",
     )
 
 
 def checked_answers(answers: Any) -> dict[str, Any]:
-    """Give the answers by question, each as the question's kind wants it."""
+    """Return the answers by question, each converted to the kind that its question requires."""
     if answers is None:
         return {}
     if not isinstance(answers, Mapping):
         raise BadInput(
             f"it is a {type(answers).__name__}",
             where="answers",
-            expected="a dict of answers by the id of the question",
+            expected="a dict that maps question ids to answers",
             do='write answers={"labels-fit": "yes"}',
         )
     return {str(name): checked_answer(name, value) for name, value in answers.items()}
 
 
 def checked_answer(name: object, value: Any) -> Any:
-    """Give one answer as its question's kind wants it: a number, a text, or one of the choices."""
+    """Return one answer converted to the kind that its question requires: a number, a text, or one of the choices."""
     question = find_question(name)
     if question.kind == "number":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -61,7 +61,7 @@ def checked_answer(name: object, value: Any) -> Any:
         return value
     if question.kind == "text":
         if not isinstance(value, str) or len(value) > MOST_LETTERS:
-            raise _no_answer(question, value, f"a text of at most {MOST_LETTERS} letters")
+            raise _no_answer(question, value, f"a text of at most {MOST_LETTERS} characters")
         return value
     words = {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
     for choice in question.answers:
@@ -72,20 +72,20 @@ def checked_answer(name: object, value: Any) -> Any:
 
 def _no_answer(question: Question, value: Any, expected: str) -> BadInput:
     return BadInput(
-        f"{repr(value)[:60]} is no answer to {question.words!r}",
+        f"{repr(value)[:60]} is not a valid answer to {question.words!r}",
         where=f"answers[{question.id!r}]",
         expected=expected,
-        do="leave the question out if you cannot answer it",
+        do="omit the question if you cannot answer it",
     )
 
 
 def follow_of(question: Question, answer: Any) -> Follow | None:
-    """Give what follows from an answer; nothing follows from many."""
+    """Return what follows from an answer, or None."""
     return next((follow for follow in question.follows if follow.answer in ("any", answer)), None)
 
 
 def said(symptom: str, answers: Mapping[str, Any]) -> tuple[Said, ...]:
-    """Give in words what the user said, also where a report is older or newer than the questions known here."""
+    """Return the answers in words, also for a report that is older or newer than the questions known here."""
     from nbdebug.decision_tree.walking import symptoms
 
     known = {question.id: question for question in QUESTIONS}

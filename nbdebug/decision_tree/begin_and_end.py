@@ -1,4 +1,4 @@
-"""The stages before and after the experiments, as data: to start simple, to watch the real training, to improve."""
+"""The stages before and after the experiments, as data: start simple, live training, generalization."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ START_SIMPLE = Stage(
     (
         Step(
             "simple",
-            "Is this the simplest thing that could work?",
-            "What is added one piece at a time says by itself which piece is broken.",
+            "Simple baseline",
+            "Is this the simplest setup that could work?",
+            "A feature that is switched off cannot be the broken one. Add features back one at a time.",
             instruments=("starter",),
         ),
         Step(
             "look",
-            "Have you looked at what the network receives?",
-            "A person sees at a glance what no statistic says: a picture on its side, a label of another sample.",
+            "Batch preview",
+            "Have you looked at a batch as the model receives it?",
+            "A rotated image or a misaligned label is obvious to the eye and hard to detect with statistics.",
             instruments=("show_batch",),
         ),
     ),
@@ -27,26 +29,29 @@ START_SIMPLE = Stage(
 
 WATCH = Stage(
     "watch",
-    "Watch it train",
+    "Live training",
     (
         Step(
             "live",
-            "How does the real training go?",
-            "Some illnesses come only after hours: spikes, weights that grow, units that die on the way.",
+            "Loss curve",
+            "How does the loss develop in the real training run?",
+            "Loss spikes, divergence and plateaus often appear only after hours of training.",
             ("non-finite-loss", "loss-diverges", "loss-spikes", "loss-flat", "give-it-time"),
             instruments=("watch",),
         ),
         Step(
             "rest",
-            "Do weights and answers come to rest?",
-            "A model that learns settles; one that keeps turning over forgets as much as it learns.",
+            "Stability",
+            "Do the weights and the predictions converge?",
+            "If weights keep growing or predictions keep flipping, training does not converge.",
             ("weights-growing", "predictions-unstable"),
             instruments=("follow_predictions",),
         ),
         Step(
             "ranks",
-            "Do all processes train the same model, each on data of its own?",
-            "A distributed training with a part missing runs, and is a slow way to train on one device.",
+            "Distributed ranks",
+            "Do all ranks train the same model, each on its own shard of the data?",
+            "A broken distributed setup raises no error, but trains no faster than one device or diverges.",
             (
                 "ranks-drift-apart",
                 "rank-buffers-differ",
@@ -57,8 +62,9 @@ WATCH = Stage(
         ),
         Step(
             "inside",
-            "What happens inside the network?",
-            "The loss is one number; the layers say where it comes from.",
+            "Layer activity",
+            "What do the activations and gradients inside the network look like?",
+            "The loss is one number; activations and gradients show which layer causes it.",
             instruments=("show_activations", "show_gradients", "tap"),
         ),
     ),
@@ -66,24 +72,34 @@ WATCH = Stage(
 
 IMPROVE = Stage(
     "improve",
-    "Evaluate and improve",
+    "Generalization",
     (
         Step(
             "known-result",
-            "Does it give what a known result gives?",
-            "A reference that does better on the same data has something that yours has not.",
+            "Known result",
+            "Does the model match a known result?",
+            "If a reference model does better on the same data, compare the two until they agree.",
             instruments=("compare",),
         ),
         Step(
             "error-parts",
+            "Bias, variance, shift",
             "Which part of the error is the largest?",
-            "Bias, variance and shift have different cures, and the largest part is worth the next week.",
-            instruments=("decompose", "analyse_errors", "k_fold"),
+            "Bias, variance and distribution shift need different fixes; start with the largest part.",
+            instruments=("decompose", "k_fold"),
+        ),
+        Step(
+            "error-analysis",
+            "Error analysis",
+            "What do the samples with the highest loss have in common?",
+            "A slice with a high error shows which data to collect or which labels to correct.",
+            instruments=("analyse_errors",),
         ),
         Step(
             "tuning",
-            "Which settings are best?",
-            "Once nothing is broken, what is left is search; the learning rate comes first.",
+            "Tuning",
+            "Which hyperparameters work best?",
+            "Once no bug is left, search the hyperparameters, starting with the learning rate.",
             instruments=("tune",),
         ),
     ),

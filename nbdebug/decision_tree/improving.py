@@ -1,39 +1,39 @@
-"""What to do about each part of the error, in the order of lecture 7 of Full Stack Deep Learning, as data."""
+"""How to reduce each part of the error, in the order of lecture 7 of Full Stack Deep Learning, as data."""
 
 from __future__ import annotations
 
 __all__ = ["IMPROVEMENTS", "LESS_REGULARISATION", "MORE_NORMALISATION"]
 
-# What a look at the model can say something about.
-LESS_REGULARISATION = "Take regularisation away: dropout, weight decay, augmentation."
-MORE_NORMALISATION = "Normalise: batch or layer norm."
+# Those that can be matched to the layers of the model.
+LESS_REGULARISATION = "Reduce regularization: dropout, weight decay, augmentation."
+MORE_NORMALISATION = "Add normalization: BatchNorm or LayerNorm."
 
-# The lists are tried from the top; what stands later costs more, is riskier, or hides the trouble.
+# Try the lists from the top; later items cost more, are riskier, or hide the problem.
 IMPROVEMENTS: dict[str, tuple[str, ...]] = {
     "underfitting": (
-        "Make the model larger: more layers, more units a layer.",
+        "Make the model larger: more layers, more units per layer.",
         LESS_REGULARISATION,
-        "Look at the worst training samples, and see what they have in common: nbdebug.analyse_errors(model, train).",
-        "Choose another architecture, closer to the state of the art: good, but new bugs come with it.",
-        "Tune the hyper-parameters, the learning rate first: nbdebug.tune.",
-        "Add features, if all else fails.",
+        "Inspect the training samples with the highest loss for a pattern: nbdebug.analyse_errors(model, train).",
+        "Choose an architecture closer to the state of the art. It helps, but can add new bugs.",
+        "Tune the hyperparameters, starting with the learning rate: nbdebug.tune.",
+        "Add input features.",
     ),
     "overfitting": (
-        "Get more training data: the soundest cure.",
+        "Get more training data, the most reliable fix.",
         MORE_NORMALISATION,
-        "Augment the data.",
-        "Regularise: dropout, weight decay; average several models.",
-        "Look at the worst validation samples, and see what they have in common: nbdebug.analyse_errors(model, val).",
-        "Choose another architecture, closer to the state of the art.",
-        "Tune the hyper-parameters: nbdebug.tune.",
-        "Stop early, drop features that say little or repeat others, make the model smaller: rather not.",
+        "Add data augmentation.",
+        "Add regularization: dropout, weight decay, or an ensemble.",
+        "Inspect the validation samples with the highest loss for a pattern: nbdebug.analyse_errors(model, val).",
+        "Choose an architecture closer to the state of the art.",
+        "Tune the hyperparameters: nbdebug.tune.",
+        "Last resort: early stopping, removing redundant input features, or a smaller model.",
     ),
     "distribution shift": (
-        "Look at the worst samples of the set that is like the test data, and collect training data like them: "
+        "Inspect the highest-loss samples of the set that matches the test data, and collect similar training data: "
         "nbdebug.analyse_errors(model, val_shifted, against=val).",
-        "Where such data cannot be had, synthesise them.",
-        "Adapt: fine-tune on the few labelled samples of the target (supervised), or match the two distributions with "
-        "unlabelled ones (unsupervised; harder).",
+        "If such data is not available, synthesize it.",
+        "Use domain adaptation: fine-tune on a few labeled target samples (supervised), or align the two distributions "
+        "with unlabeled ones (unsupervised, harder).",
     ),
-    "validation overfitting": ("Draw a new validation set, larger if you can, and estimate the error afresh.",),
+    "validation overfitting": ("Resample the validation set, larger if possible, and measure the error again.",),
 }

@@ -1,4 +1,4 @@
-"""The stage in which a copy is trained, as data."""
+"""The stage that trains a copy of the model, as data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ __all__ = ["LEARN"]
 
 LEARN = Stage(
     "learn",
-    "Overfit one batch, then learn",
+    "Optimization",
     (
         Step(
             "own-loop",
-            "Does your training step do what it should?",
-            "A loop with one line missing runs, prints a loss and learns nothing.",
+            "Training step",
+            "Are zero_grad, backward, step, clipping and the autograd graph handled correctly?",
+            "A training loop with one line missing runs, prints a loss and does not train.",
             (
                 "step-never-taken",
                 "gradients-accumulate",
@@ -24,32 +25,37 @@ LEARN = Stage(
         ),
         Step(
             "optimizer",
-            "Are the optimizer and its schedule set as networks need them?",
-            "A slipped digit does not raise an error; it only stops learning.",
+            "Optimizer and schedule",
+            "Are the optimizer's hyperparameters and the schedule in the usual range?",
+            "A misplaced decimal raises no error; it only stops training.",
             ("unusual-optimizer", "schedule-reaches-zero"),
         ),
         Step(
             "learning-rate",
-            "Is the learning rate right?",
-            "It is the one number that matters most.",
+            "Learning rate",
+            "Is the learning rate too high or too low?",
+            "The learning rate is the most important hyperparameter.",
             ("learning-rate-too-high", "learning-rate-too-low"),
         ),
         Step(
             "memorise",
-            "Can it learn one small batch by heart?",
-            "A model that cannot has a bug; more data and more time will not help.",
+            "Overfit one batch",
+            "Can the model overfit a single small batch?",
+            "A model that cannot has a bug; more data or longer training will not help.",
             ("batch-not-memorised",),
         ),
         Step(
             "short-run",
-            "Does a short training get anywhere, and by the inputs?",
-            "A loss may fall for the wrong reasons.",
+            "Short training run",
+            "Does it beat a constant baseline, using the inputs?",
+            "A loss can fall without the model using its inputs.",
             ("learns-without-inputs", "update-ratio-off", "loss-metric-disagree", "worse-than-baseline"),
         ),
         Step(
             "speed",
-            "Does training wait for the data?",
-            "A faster model does not help a loop that waits.",
+            "Data loading speed",
+            "Does training wait for the DataLoader?",
+            "A faster model does not help if the GPU waits for data.",
             ("loading-bottleneck",),
         ),
     ),

@@ -12,12 +12,13 @@ Kind = Literal["yes/no", "number", "choice", "text"]
 
 @dataclass(frozen=True)
 class Step:
-    """One question of the tree, in plain words, why it is asked, and the checks that answer it.
+    """One step of the tree: its short label, the question it answers (the help text), why it matters, and its checks.
 
-    `instruments` are functions of `nbdebug`, by name, that answer it with or instead of checks.
+    `instruments` are functions of `nbdebug`, by name, that answer the question with or instead of checks.
     """
 
     id: str
+    label: str
     question: str
     why: str
     checks: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Stage:
-    """A group of questions that have to be settled before the next group makes sense."""
+    """A group of steps to settle before the next group makes sense."""
 
     id: str
     title: str
@@ -40,7 +41,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Lead:
-    """Steps to walk before the others, and why."""
+    """Steps to run before the others, and why."""
 
     steps: tuple[str, ...]
     why: str
@@ -48,9 +49,9 @@ class Lead:
 
 @dataclass(frozen=True)
 class Symptom:
-    """What somebody sees who comes for help: the steps to walk first, and the questions only they can answer.
+    """What the user observes: the steps to run first, and the questions that only the user can answer.
 
-    `answered_by` names the checks whose finding is the answer to the complaint itself, so that it is read first.
+    `answered_by` names the checks whose finding is the answer to the symptom itself, so that it is shown first.
     """
 
     id: str
@@ -62,13 +63,13 @@ class Symptom:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The steps to walk first, in order."""
+        """The steps to run first, in order."""
         return tuple(step for lead in self.leads for step in lead.steps)
 
 
 @dataclass(frozen=True)
 class Follow:
-    """What follows from an answer: advice, and the steps to walk next.
+    """What follows from an answer: advice, and the steps to run next.
 
     `answer` is "yes", "no", "unsure", one of the choices, or "any".
     """
@@ -80,7 +81,7 @@ class Follow:
 
 @dataclass(frozen=True)
 class Question:
-    """Something that only a person can answer: how, why it is asked, and what follows from each answer.
+    """Something that only the user can answer: how, why it is asked, and what follows from each answer.
 
     `after` is the step where it matters; `look` are functions of `nbdebug` and checks that help to answer it.
     """

@@ -1,4 +1,4 @@
-"""What only a person can answer, as data: why it is asked, and what follows from each answer."""
+"""The questions that only the user can answer, as data: why each is asked, and what follows from each answer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ __all__ = ["QUESTIONS"]
 QUESTIONS: tuple[Question, ...] = (
     Question(
         "simplified",
-        "Is this already the simplest form: a small standard model, a standard loss, no regularisation, no "
-        "augmentation, no schedule, a data set that fits in memory?",
-        "Each piece that is left out cannot be the broken one; put them back one at a time once the rest works.",
+        "Is this already the simplest setup: a small standard model, a standard loss, no regularization, no "
+        "augmentation, no learning-rate schedule, a dataset that fits in memory?",
+        "A component that is switched off cannot be the broken one. Add them one at a time once the rest works.",
         "yes/no",
         "simple",
         (
             Follow(
                 "no",
-                "Turn off everything that a first training does not need. Begin with a small convolutional network for "
-                "pictures, a recurrent or convolutional one for sequences, one hidden layer for the rest; several "
-                "kinds of input get a small network each, joined before the last layers. Adam at 3e-4, ReLU, He "
-                "initialisation, layers and losses of the library, fewer than 200 lines of your own, and every setting "
-                "in one place, so that a change is one line.",
+                "Turn off everything that is optional. Start with a small CNN for images, an RNN or 1D CNN for "
+                "sequences, one hidden layer for tabular data; encode several modalities separately and concatenate "
+                "them before the last layers. Use Adam with lr=3e-4, ReLU, He initialization, PyTorch's layers and "
+                "losses, fewer than 200 lines of custom code, and one config for all hyperparameters.",
                 ("held-back", "reading", "first-weights", "optimizer"),
             ),
         ),
@@ -30,39 +29,39 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "smaller-problem",
-        "Could the problem be made smaller: about 10,000 samples, fewer classes, smaller inputs, one of several "
-        "outputs, or synthetic data whose answer you know?",
-        "A small problem should surely be solvable, and every trial is quick; what fails on it is a bug.",
+        "Could you make the task smaller: about 10,000 samples, fewer classes, smaller inputs, one of several "
+        "outputs, or synthetic data with known targets?",
+        "A small task should be solvable, and each run is fast; if it fails, there is a bug.",
         "yes/no",
         "simple",
         (
             Follow(
                 "yes",
-                "Do that first: predict the class alone before class and place, make sure that it learns, then grow. "
-                "Go to the whole data set only when training is stable.",
+                "Do that first: for example, predict only the class before class and bounding box. Scale up to the "
+                "full dataset only when training is stable.",
                 ("memorise", "short-run"),
             ),
-            Follow("no", "Then at least learn two samples by heart, then a batch, then more.", ("memorise",)),
+            Follow("no", "Then at least overfit two samples, then one batch, then more.", ("memorise",)),
         ),
     ),
     Question(
         "labels-fit",
-        "Looking at some samples as the network receives them: do the labels fit the inputs, and do the inputs look "
+        "Looking at some samples as the model receives them: do the labels match the inputs, and do the inputs look "
         "right?",
-        "No statistic knows that this picture shows a cat. Inputs and labels that were shuffled apart, a picture that "
-        "lies on its side, an augmentation that cuts the object away: a person sees them at a glance.",
+        "No statistic can tell whether an image shows a cat. Misaligned labels, rotated images and augmentations that "
+        "crop the object out are obvious to the eye.",
         "yes/no",
         "look",
         (
             Follow(
                 "no",
-                "Follow one sample from its file to the network, and find where it parts from its label or loses its "
-                "form: the order of files, a shuffle of one of the two, the transforms, height and width exchanged.",
+                "Trace one sample from its file to the model, and find where it loses its label or its layout: the "
+                "order of files, a shuffle of only inputs or labels, the transforms, height and width swapped.",
                 ("relation", "targets", "reading", "values"),
             ),
             Follow(
                 "unsure",
-                "Look at twenty of them, with the names of the classes, and at the labels that noisy-labels doubts.",
+                "Look at twenty samples with their class names, and at the labels that noisy-labels reports.",
                 ("relation",),
             ),
         ),
@@ -70,19 +69,19 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "solvable",
-        "Could a person, or any method you know of, get the answer from these inputs?",
-        "If the inputs do not hold the answer, no network finds it; the prices of shares are the classical example.",
+        "Could a person, or any known method, predict the target from these inputs?",
+        "If the inputs contain no information about the target, no model can predict it (for example stock prices).",
         "yes/no",
         "relation",
         (
             Follow(
                 "no",
-                "Ask for a simpler thing first, or look for inputs that hold the answer.",
+                "Predict a simpler target first, or find inputs that are informative about it.",
                 ("relation", "short-run"),
             ),
             Follow(
                 "unsure",
-                "Let a person answer fifty samples: that is also the best estimate of the error nobody can avoid.",
+                "Let a person label fifty samples: human error also estimates the irreducible error.",
                 ("relation", "short-run"),
             ),
         ),
@@ -90,20 +89,20 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "pretrained",
-        "If others trained the model before: are your inputs prepared exactly as they were then?",
-        "Pixels from 0 to 255, 0 to 1 or -1 to 1, the order of the channels, the mean that is taken off: a pretrained "
-        "network does not complain about the wrong one.",
+        "If the model is pretrained: does your preprocessing match the one used for pretraining?",
+        "Pixel range (0 to 255, 0 to 1 or -1 to 1), channel order, mean and standard deviation: a pretrained model "
+        "raises no error if they are wrong.",
         "choice",
         "scale",
         (
             Follow(
                 "no",
-                "Take the preparation from where the weights come from.",
+                "Use the preprocessing that is published with the weights.",
                 ("scale", "values", "repeat"),
             ),
             Follow(
                 "unsure",
-                "The documentation of the weights, or the transforms that come with them, say it.",
+                "See the documentation of the weights, or the transforms that come with them.",
                 ("scale", "values", "repeat"),
             ),
         ),
@@ -112,28 +111,30 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "same-preparation",
-        "Are validation and test data prepared by the same code, with numbers (mean, deviation, vocabulary) that come "
-        "from the training data alone?",
-        "Numbers taken from all data leak, and numbers taken anew from each part make them differ.",
+        "Are validation and test data preprocessed by the same code, with statistics (mean, standard deviation, "
+        "vocabulary) computed on the training data only?",
+        "Statistics of the full dataset leak information, and statistics of each split make the splits differ.",
         "yes/no",
         "splits",
         (
-            Follow("no", "Fit the preparation on the training data, keep it, and apply it to all.", ("splits",)),
-            Follow("unsure", "Send one sample through both ways, and compare.", ("splits",)),
+            Follow(
+                "no", "Fit the preprocessing on the training data, save it, and apply it to all splits.", ("splits",)
+            ),
+            Follow("unsure", "Run one sample through both pipelines, and compare.", ("splits",)),
         ),
         look=("split-shift", "split-leakage"),
     ),
     Question(
         "error-is-about-memory",
-        "Does the error say that memory ran out?",
-        "Then nothing is wrong with the shapes, and the way out is another one.",
+        "Is it an out-of-memory error?",
+        "Then the shapes are right, and the fix is to use less memory.",
         "yes/no",
         "one-pass",
         (
             Follow(
                 "yes",
-                "Scale back one thing at a time: halve the batch, then the largest layers and matrices, then the "
-                "inputs; and see that no loss is summed with its graph.",
+                "Reduce one thing at a time: halve the batch size, then the largest layers, then the input size. Check "
+                "that the loss is not accumulated with its autograd graph (use loss.item()).",
                 ("own-loop",),
             ),
         ),
@@ -141,24 +142,30 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "own-code",
-        "Which of these did you write yourself?",
-        "What a library brings has been tested by many; most bugs are in what is new.",
+        "Which of these are custom code?",
+        "Library code is well tested; most bugs are in custom code.",
         "choice",
         "slopes",
         (
             Follow(
                 "layers or gradients",
-                "Test each alone, with sizes that are all different primes, so that no wrong dimension fits by chance.",
+                "Test each separately, with a different prime size per dimension, so that swapped dims raise an error.",
                 ("slopes", "independence", "response", "inside"),
             ),
             Follow(
                 "the loss",
-                "Test it on numbers whose result you know, and use the library's form where there is one: it guards "
-                "its logarithms.",
+                "Test it on values with a known result. Use PyTorch's version if there is one: it is numerically "
+                "stable.",
                 ("loss-reads-outputs", "loss-teaches", "loss-scale", "finite"),
             ),
-            Follow("the data pipeline", "Assert in it what must never happen.", ("readable", "values", "reading")),
-            Follow("all of these", "Then test them one by one, the data first.", ("values", "slopes", "loss-teaches")),
+            Follow(
+                "the data pipeline",
+                "Add asserts for shapes, dtypes and value ranges.",
+                ("readable", "values", "reading"),
+            ),
+            Follow(
+                "all of these", "Test them one by one, starting with the data.", ("values", "slopes", "loss-teaches")
+            ),
         ),
         choices=("layers or gradients", "the loss", "the data pipeline", "all of these", "none of these"),
         look=("custom-backward-wrong", "tap"),
@@ -166,25 +173,25 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "nan-when",
         "When does the loss become NaN?",
-        "At the first step it is the data or the loss; within a hundred steps most often the learning rate; much later "
-        "a rare sample, or weights that grow.",
+        "At the first step, the cause is the data or the loss; within a hundred steps, usually the learning rate; much "
+        "later, a rare sample or growing weights.",
         "choice",
         "finite",
         (
             Follow(
                 "at the first step",
-                "Look at the data, then at roots, logarithms and divisions.",
+                "Check the data, then every sqrt, log and division.",
                 ("values", "finite", "loss-reads-outputs"),
             ),
             Follow(
                 "within the first hundred steps",
-                "Lower the learning rate, and clip gradients that blow up.",
+                "Lower the learning rate, and clip exploding gradients.",
                 ("learning-rate", "first-weights", "signal"),
             ),
             Follow(
                 "later",
-                "Watch the real training for the step, the batch and the module. Look for roots and logs of zero, "
-                "boxes without width and empty sequences, and assert in the loader what must never happen.",
+                "Use nbdebug.watch to find the step, the batch and the module. Look for sqrt and log of zero, "
+                "bounding boxes of zero width and empty sequences, and add asserts to the loader.",
                 ("values", "live", "signal"),
             ),
         ),
@@ -193,18 +200,18 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "slow-where",
-        "Is the processor that should compute (the GPU, where there is one) busy most of the time?",
-        "An idle one waits for the data; a busy one has too much to do.",
+        "Is the GPU (or the CPU, without a GPU) busy most of the time?",
+        "An idle GPU waits for data; a busy one is limited by the model.",
         "yes/no",
         "speed",
         (
-            Follow("no", "More workers, prefetching, or data that are prepared beforehand.", ("speed",)),
+            Follow("no", "Use more workers, prefetching, or offline preprocessing.", ("speed",)),
             Follow(
                 "yes",
-                "Profile the step; make the model smaller or the precision lower; take summaries less often.",
+                "Profile the step; use a smaller model or mixed precision; log less often.",
                 ("own-loop", "learning-rate"),
             ),
-            Follow("unsure", "`nvidia-smi` and `gpustat` show it for GPUs, `top` for processors.", ("speed",)),
+            Follow("unsure", "`nvidia-smi` and `gpustat` show GPU utilization, `top` CPU utilization.", ("speed",)),
         ),
         look=("loading-bottleneck",),
     ),

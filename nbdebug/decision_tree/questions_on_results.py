@@ -1,4 +1,4 @@
-"""Questions on what a model should reach and what it has reached, as data."""
+"""Questions about the expected and the achieved results, as data."""
 
 from __future__ import annotations
 
@@ -9,35 +9,33 @@ __all__ = ["QUESTIONS_ON_RESULTS"]
 
 
 def _in_order(part: str) -> str:
-    """Give the list of what to do about one part of the error as a text."""
+    """Return the ordered list of fixes for one part of the error as text."""
     return "In this order: " + " ".join(f"{number}. {item}" for number, item in enumerate(IMPROVEMENTS[part], 1))
 
 
 QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     Question(
         "still-falling",
-        "When you stopped, was the loss still falling steadily?",
-        "Some networks need a long time before their predictions make sense.",
+        "Was the loss still falling steadily when you stopped?",
+        "Some models need many epochs before their predictions are useful.",
         "yes/no",
         "live",
-        (Follow("yes", "Give it time: nothing is wrong with a loss that falls.", ("learning-rate",)),),
+        (Follow("yes", "Train longer: a loss that still falls has not converged.", ("learning-rate",)),),
         look=("watch",),
     ),
     Question(
         "metric-wanted",
-        "Which number do you want to improve?",
-        "One metric decides; the loss is only what can be differentiated. Where the classes are uneven, accuracy says "
-        "little.",
+        "Which metric do you want to improve?",
+        "The loss is only a differentiable proxy for the metric. With imbalanced classes, accuracy is a poor metric.",
         "text",
         "short-run",
-        (Follow("any", "Log it for training and validation data beside the loss.", ("short-run", "amount")),),
+        (Follow("any", "Log it for training and validation data, next to the loss.", ("short-run", "amount")),),
         look=("loss-metric-disagree", "class-imbalance"),
     ),
     Question(
         "target-error",
-        "What error would be good (from people, a paper, or an earlier model)?",
-        "The difference to it is the part of the error that could be avoided; without it nobody knows whether 8 % is "
-        "a bug or a triumph.",
+        "What is the target error (human level, a paper, or an earlier model)?",
+        "The gap to it is the avoidable bias; without a target it is unknown whether an error of 8 % is good or bad.",
         "number",
         "error-parts",
         (Follow("any", "Compare it with the error on the training data first.", ("error-parts", "short-run")),),
@@ -46,39 +44,39 @@ QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     ),
     Question(
         "known-result",
-        "What do you have to compare with?",
-        "A known result tells a bug from a hard problem; the nearer it is to your case, the more it says.",
+        "What reference result do you have?",
+        "A known result separates a bug from a hard task; the closer to your setup, the better.",
         "choice",
         "known-result",
         (
             Follow(
                 "an official implementation on similar data",
-                "Walk through both line by line until the outputs are the same, then compare the results.",
+                "Step through both line by line until the outputs match, then compare the results.",
                 ("known-result",),
             ),
             Follow(
                 "an official implementation on a benchmark",
-                "Run your model on the benchmark, and walk through both line by line.",
+                "Run your model on the benchmark, and step through both line by line.",
                 ("known-result",),
             ),
             Follow(
                 "an unofficial implementation",
-                "The same, with less trust: most of them have bugs of their own.",
+                "Compare line by line, but with care: unofficial implementations often have bugs.",
                 ("known-result",),
             ),
             Follow(
                 "a paper without code",
-                "It says what performance to expect; try your model on its benchmark.",
+                "It shows what performance to expect; run your model on its benchmark.",
                 ("short-run", "error-parts"),
             ),
             Follow(
                 "a similar model on similar data",
-                "It gives a general idea of what to expect.",
+                "It gives a rough idea of what to expect.",
                 ("short-run", "error-parts"),
             ),
             Follow(
                 "nothing",
-                "Then simple baselines: the mean, a linear model, nearest neighbours, a random forest.",
+                "Use simple baselines: the mean, a linear model, nearest neighbors, a random forest.",
                 ("short-run", "relation"),
             ),
         ),
@@ -94,8 +92,8 @@ QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     ),
     Question(
         "largest-part",
-        "What do your errors on training, validation and test data show most?",
-        "First underfitting, then overfitting, then shift: each has its own cures, in an order of their own.",
+        "What do your training, validation and test errors show?",
+        "Fix underfitting first, then overfitting, then distribution shift: each has its own list of fixes.",
         "choice",
         "error-parts",
         tuple(Follow(part, _in_order(part), ("error-parts", "tuning")) for part in IMPROVEMENTS),
@@ -104,8 +102,8 @@ QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     ),
     Question(
         "validation-used-often",
-        "Have you chosen many settings by the same validation set, or is it small?",
-        "Then it has been learned, too, by you.",
+        "Is the validation set small, or have you tuned many hyperparameters on it?",
+        "Then the hyperparameters overfit the validation set.",
         "yes/no",
         "error-parts",
         (Follow("yes", IMPROVEMENTS["validation overfitting"][0], ("error-parts", "splits")),),
@@ -113,8 +111,8 @@ QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     ),
     Question(
         "test-is-other",
-        "Will the model be used on data that differ from the training data?",
-        "Night after day, another hospital, next year: a validation set of each kind tells shift from overfitting.",
+        "Will the model be used on data that differs from the training data?",
+        "Night instead of day, another hospital: one validation set per domain separates shift from overfitting.",
         "yes/no",
         "error-parts",
         (Follow("yes", _in_order("distribution shift"), ("splits", "error-parts")),),
@@ -122,26 +120,26 @@ QUESTIONS_ON_RESULTS: tuple[Question, ...] = (
     ),
     Question(
         "tuned",
-        "Which settings have you tried to vary?",
-        "Good defaults are a good start; the learning rate, its schedule, the loss and the size of the layers matter "
-        "most, the optimizer's own numbers and the batch size least. Vary them over wide ranges at random, narrow "
-        "the ranges around the best, and leave grids alone; Bayesian search when the code has settled.",
+        "Which hyperparameters have you tuned?",
+        "Learning rate, schedule, loss and layer size matter most; the optimizer's other hyperparameters and the "
+        "batch size least. Use random search over wide ranges, narrow them around the best, avoid grid search, and "
+        "use Bayesian optimization once the code is stable.",
         "text",
         "tuning",
-        (Follow("any", "Vary the others the same way, the most sensitive first.", ("tuning",)),),
+        (Follow("any", "Tune the others the same way, the most sensitive first.", ("tuning",)),),
         look=("tune", "unusual-optimizer"),
     ),
     Question(
         "read-again",
-        "Have you read your own code once more, slowly, and asked of every if whether it does what it should?",
-        "Tools find much, and reading finds the rest; a test for each small piece keeps it found.",
+        "Have you reviewed your own code line by line, including every branch?",
+        "Code review finds bugs that no tool detects; unit tests keep them fixed.",
         "yes/no",
         "inside",
         (
             Follow(
                 "no",
-                "Do it now, with asserts where you were sure, names on everything, and an error message on every way "
-                "out; step through it in a debugger where you are not.",
+                "Do it now: add asserts for every assumption and clear error messages, and step through unclear code "
+                "in a debugger.",
                 ("own-loop", "inside"),
             ),
         ),

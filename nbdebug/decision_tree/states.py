@@ -1,4 +1,4 @@
-"""How each part of the tree stands, read off the results, and the sign for each state."""
+"""The state of each part of the tree, derived from the results, and the icon for each state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ICONS", "WORDS", "State", "alarms_in", "state_of"]
 
 State = Literal["not-run", "running", "clean", "found", "skipped", "crashed", "stale"]
 
-# A shape for each state, so that colour is never the only sign; the same as in js/src/stages.ts.
+# A shape for each state, so that color is never the only sign; the same as in js/src/stages.ts.
 ICONS: dict[State, str] = {
     "not-run": "○",
     "running": "◐",
@@ -32,7 +32,7 @@ def alarms_in(checks: Sequence[str], results: Mapping[str, Result]) -> int:
 def state_of(
     checks: Sequence[str], results: Mapping[str, Result], running: str = "", stale: Set[str] = frozenset()
 ) -> State:
-    """Give the state of a step or a stage from the results of its checks."""
+    """Return the state of a step or a stage from the results of its checks."""
     if running and running in checks:
         return "running"
     known = [results[check] for check in checks if check in results]

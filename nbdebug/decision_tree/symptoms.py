@@ -1,7 +1,7 @@
-"""What people come with, as data: where to look first, and why there.
+"""The symptoms as data: which steps to run first, and why.
 
 The order within a symptom follows lecture 7 of Full Stack Deep Learning ("overfit a single batch": rises, explodes,
-oscillates, plateaus) and the list of "37 reasons"; every other step is walked afterwards.
+oscillates, plateaus) and the list of "37 reasons"; all other steps run afterwards.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "does-not-run",
         "It does not run",
-        "An error stops it before anything is learned.",
+        "An exception stops the code before training starts.",
         (
-            Lead(("readable", "one-pass"), "These run your loader and your model, and name the place that fails."),
-            Lead(("independence",), "Code that is written for one batch size fails at the last, shorter batch."),
-            Lead(("targets",), "Most errors at the loss are about the shape, the type or the range of the targets."),
+            Lead(("readable", "one-pass"), "Runs your loader and your model, and locates the line that fails."),
+            Lead(("independence",), "Code with a hardcoded batch size fails on the last, smaller batch."),
+            Lead(("targets",), "Most errors in the loss are about the shape, dtype or range of the targets."),
         ),
         ("error-is-about-memory",),
         ("sample-fails", "empty-loader", "forward-fails", "target-shape-mismatch", "invalid-labels"),
@@ -26,14 +26,19 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "loss-is-nan",
         "The loss is NaN",
-        "Somewhere a number stops being finite, and every weight follows in one step.",
+        "Some operation produces a non-finite value, and one optimizer step spreads it to all weights.",
         (
-            Lead(("values",), "A NaN in the data makes everything after it NaN."),
-            Lead(("finite",), "The first module that makes a NaN from finite numbers is named, forward or back."),
-            Lead(("scale", "first-weights", "signal"), "Numbers that grow from layer to layer overflow in the end."),
-            Lead(("loss-reads-outputs",), "A logarithm or a root in the loss fails where it gets zero or less."),
-            Lead(("optimizer", "learning-rate"), "A NaN within the first hundred steps is often a step too large."),
-            Lead(("memorise",), "Training on one batch shows whether it comes from the steps or from a sample."),
+            Lead(("values",), "A NaN in the inputs propagates through every layer."),
+            Lead(("finite",), "Locates the first module with finite inputs and non-finite outputs or gradients."),
+            Lead(
+                ("scale", "first-weights", "signal"), "Activations that grow from layer to layer eventually overflow."
+            ),
+            Lead(("loss-reads-outputs",), "A log or sqrt in the loss is non-finite for zero or negative values."),
+            Lead(
+                ("optimizer", "learning-rate"),
+                "A NaN within the first hundred steps often means a learning rate that is too high.",
+            ),
+            Lead(("memorise",), "Training on one batch separates a training problem from a bad sample."),
         ),
         ("nan-when",),
         ("non-finite-inputs", "non-finite-forward", "non-finite-backward"),
@@ -41,28 +46,33 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "loss-does-not-fall",
         "The loss does not fall",
-        "It runs, prints a loss, and learns nothing.",
+        "Training runs and prints a loss that does not decrease.",
         (
-            Lead(("memorise",), "One small batch tells a bug from a hard problem, and its curve says where to look."),
-            Lead(("own-loop", "every-parameter"), "A step that is never taken, or a layer that nobody trains."),
-            Lead(("loss-teaches", "loss-reads-outputs", "first-loss"), "A loss that gets the wrong thing runs, too."),
-            Lead(("learning-rate", "optimizer"), "The rate is the one number that matters most."),
-            Lead(("scale", "first-weights", "signal"), "Where signal or gradient is lost, nothing is learned."),
-            Lead(("response", "targets", "relation"), "Nothing can be learned that is not in the data."),
-            Lead(("held-back", "capacity"), "Too much regularisation, or too small a network, ends in a plateau."),
+            Lead(
+                ("memorise",),
+                "Overfitting one batch separates a bug from a hard task; the loss curve shows where to look.",
+            ),
+            Lead(("own-loop", "every-parameter"), "optimizer.step() may be missing, or a layer may be untrained."),
+            Lead(("loss-teaches", "loss-reads-outputs", "first-loss"), "A loss with the wrong inputs raises no error."),
+            Lead(("learning-rate", "optimizer"), "The learning rate is the most important hyperparameter."),
+            Lead(("scale", "first-weights", "signal"), "Layers without signal or gradient are not trained."),
+            Lead(("response", "targets", "relation"), "The inputs must contain information about the labels."),
+            Lead(("held-back", "capacity"), "Too much regularization or too little capacity ends in a plateau."),
         ),
         ("labels-fit", "solvable", "simplified"),
     ),
     Symptom(
         "metric-is-bad",
         "The loss falls, but the metric is bad",
-        "Something is learned, and not what you want.",
+        "The model optimizes the loss, but not the metric.",
         (
-            Lead(("short-run",), "Compares the loss with the metric, and the model with simple ones."),
-            Lead(("targets", "loss-reads-outputs", "loss-scale"), "A loss may reward something else than you count."),
-            Lead(("amount", "sampling"), "Rare classes vanish in a loss that counts every sample alike."),
-            Lead(("relation",), "Noisy labels set a bound, and a giveaway leads astray."),
-            Lead(("modes",), "A model that is judged in training mode is judged with its dropout on."),
+            Lead(("short-run",), "Compares the loss with the metric, and the model with simple baselines."),
+            Lead(
+                ("targets", "loss-reads-outputs", "loss-scale"), "The loss may reward something other than the metric."
+            ),
+            Lead(("amount", "sampling"), "Rare classes contribute little to a loss that weights all samples equally."),
+            Lead(("relation",), "Label noise limits the metric, and leaked labels invalidate it."),
+            Lead(("modes",), "A model evaluated in train mode is evaluated with dropout."),
         ),
         ("labels-fit", "metric-wanted", "target-error", "known-result"),
         ("loss-metric-disagree", "class-imbalance", "worse-than-baseline"),
@@ -70,13 +80,13 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "bad-on-validation",
         "It is good on training data and bad on validation data",
-        "Either it learned by heart, or the two are not alike, or they are not treated alike.",
+        "The model overfits, or the two splits differ in distribution or preprocessing.",
         (
-            Lead(("splits",), "Data that differ, or were prepared differently, cannot give the same error."),
-            Lead(("modes", "independence"), "Validation runs in another mode and with other batches than training."),
-            Lead(("relation",), "What gives the answer away in training may be missing afterwards."),
-            Lead(("amount", "held-back"), "Little data and no regularisation is learned by heart."),
-            Lead(("error-parts",), "Says how much of the error is variance and how much is shift."),
+            Lead(("splits",), "Different distributions or preprocessing give different errors."),
+            Lead(("modes", "independence"), "Validation uses eval mode and other batches than training."),
+            Lead(("relation",), "A leaked label in the training inputs may be missing in validation."),
+            Lead(("amount", "held-back"), "Little data and no regularization lead to overfitting."),
+            Lead(("error-parts",), "Measures how much of the error is variance and how much is shift."),
         ),
         ("same-preparation", "target-error", "validation-used-often"),
         ("split-leakage", "split-shift", "train-eval-gap", "target-leaks-into-inputs", "causal-leak"),
@@ -84,12 +94,12 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "too-slow",
         "It is too slow",
-        "Either the loop waits for its data, or the network is larger than it has to be.",
+        "The loop waits for data, or the model is larger than necessary.",
         (
-            Lead(("speed",), "Measures how long a step waits for the loader."),
-            Lead(("own-loop",), "A loss that is summed with its graph makes every step slower than the one before."),
-            Lead(("sampling",), "Batches that are too small leave the machine idle."),
-            Lead(("learning-rate",), "Training that takes many steps may only take steps that are too small."),
+            Lead(("speed",), "Measures how long a step waits for the DataLoader."),
+            Lead(("own-loop",), "Accumulating the loss with its autograd graph makes every step slower than the last."),
+            Lead(("sampling",), "Batches that are too small underuse the GPU."),
+            Lead(("learning-rate",), "A learning rate that is too low needs many more steps."),
         ),
         ("slow-where",),
         ("loading-bottleneck", "graph-kept-alive", "learning-rate-too-low"),
@@ -97,23 +107,29 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "unknown",
         "I don't know: run everything",
-        "The whole tree from top to bottom: what comes later makes sense only when what comes before is right.",
+        "Runs the whole tree from top to bottom: later steps assume that earlier ones pass.",
         (),
         ("labels-fit", "solvable", "simplified", "target-error", "known-result"),
     ),
 )
 
-# How the training on one batch went, and where that leads (Full Stack Deep Learning, lecture 7).
+# The outcome of overfitting one batch, and which steps follow (Full Stack Deep Learning, lecture 7).
 AFTER_MEMORISING: dict[str, Lead] = {
-    "rises": Lead(("loss-reads-outputs", "learning-rate"), "an error that goes up is most often a flipped sign"),
-    "explodes": Lead(("finite", "learning-rate"), "an error that explodes is numerical, or the rate is too high"),
-    "not-finite": Lead(("finite", "learning-rate"), "an error that explodes is numerical, or the rate is too high"),
+    "rises": Lead(("loss-reads-outputs", "learning-rate"), "a loss that rises usually has a flipped sign"),
+    "explodes": Lead(
+        ("finite", "learning-rate"),
+        "a loss that explodes means numerical instability or a learning rate that is too high",
+    ),
+    "not-finite": Lead(
+        ("finite", "learning-rate"),
+        "a loss that explodes means numerical instability or a learning rate that is too high",
+    ),
     "oscillates": Lead(
         ("learning-rate", "relation", "reading"),
-        "an error that oscillates asks for a lower rate, and for a look at labels and augmentation",
+        "a loss that oscillates needs a lower learning rate, or has wrong labels or augmentation",
     ),
     "plateaus": Lead(
         ("every-parameter", "learning-rate", "held-back", "loss-reads-outputs", "values"),
-        "an error that stays where it is asks for a higher rate, less regularisation, and a look at loss and data",
+        "a loss that plateaus needs a higher learning rate or less regularization, or has a bug in loss or data",
     ),
 }

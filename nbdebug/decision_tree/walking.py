@@ -1,4 +1,4 @@
-"""Walk the tree: whole, by symptom, and with the user's own checks in their places."""
+"""Iterate over the tree: whole, by symptom, and with the user's custom checks in their places."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ __all__ = [
     "whole_tree",
 ]
 
-YOURS = Stage("yours", "Yours", ())
+YOURS = Stage("yours", "Custom checks", ())
 
 
 def symptoms() -> tuple[Symptom, ...]:
-    """Give what people come with, in the order in which they are offered."""
+    """Return the symptoms in the order in which they are offered."""
     return SYMPTOMS
 
 
 def questions(symptom: str = "") -> tuple[Question, ...]:
-    """Give the questions that only a person can answer; those of one symptom where it is named."""
+    """Return the questions that only the user can answer; those of one symptom if it is named."""
     known = {question.id: replace(question, look=_existing(question.look)) for question in QUESTIONS}
     wanted = find_symptom(symptom).questions if symptom else tuple(known)
     return tuple(known[name] for name in wanted)
 
 
 def find_symptom(name: object) -> Symptom:
-    """Give the symptom with this id or these words; another name is refused with the list."""
+    """Return the symptom with this id or these words; raise with the list for any other name."""
     plain = _letters(name)
     for symptom in SYMPTOMS:
         if isinstance(name, str) and plain in (_letters(symptom.id), _letters(symptom.words)):
             return symptom
     raise BadInput(
-        f"there is no symptom {name!r}",
+        f"unknown symptom {name!r}",
         where="symptom",
         expected="one of " + ", ".join(f'"{symptom.words}"' for symptom in SYMPTOMS),
-        do='take the nearest, or leave it out, which is the same as "I don\'t know: run everything"',
+        do='choose the closest one, or omit it, which is the same as "I don\'t know: run everything"',
     )
 
 
@@ -60,13 +60,13 @@ def _letters(name: object) -> str:
 
 
 def stages(known: Registry) -> list[Stage]:
-    """Give the part of the tree that runs by itself: stages and steps that have checks, the user's own among them."""
+    """Return the part of the tree that runs automatically: stages and steps with checks, custom checks included."""
     only = [replace(stage, steps=tuple(s for s in stage.steps if s.checks)) for stage in _with_yours(known)]
     return [stage for stage in only if stage.steps]
 
 
 def whole_tree(known: Registry) -> list[Stage]:
-    """Give the tree with its functions and questions; what a step names and this version lacks is left out."""
+    """Return the tree with its functions and questions, without functions that this version lacks."""
     asked = {question.after for question in QUESTIONS}
     grown = [
         replace(stage, steps=tuple(s for s in map(on_offer, stage.steps) if s.checks or s.instruments or s.id in asked))
@@ -76,12 +76,12 @@ def whole_tree(known: Registry) -> list[Stage]:
 
 
 def on_offer(step: Step) -> Step:
-    """Give the step with those of its instruments that this version has."""
+    """Return the step with those of its instruments that this version has."""
     return replace(step, instruments=_existing(step.instruments))
 
 
 def _existing(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out functions that this version does not have; nothing is advertised that is not there."""
+    """Omit functions that this version does not have, so that only existing ones are advertised."""
     import nbdebug
 
     checks = {check for stage in TREE for check in stage.checks}
@@ -100,19 +100,19 @@ def _with_yours(known: Registry) -> list[Stage]:
 def _with_own(stage: Stage, checks: list[str]) -> Stage:
     if not checks:
         return stage
-    step = Step(f"{stage.id}-own", "What do your own checks say?", "You defined them.", tuple(checks))
+    step = Step(f"{stage.id}-own", "Custom checks", "Do your custom checks pass?", "You defined them.", tuple(checks))
     return replace(stage, steps=(*stage.steps, step))
 
 
 def step_of(known: Registry) -> Iterator[tuple[Stage, Step]]:
-    """Walk what runs by itself in order, step by step."""
+    """Yield the steps that run automatically, in order, each with its stage."""
     for stage in stages(known):
         for step in stage.steps:
             yield stage, step
 
 
 def order_for(symptom: str = "", known: Registry = registry) -> list[tuple[Stage, Step, str]]:
-    """Give every step on offer in the order for this symptom, each with its stage and the reason for its place."""
+    """Return every available step in the order for this symptom, with its stage and the reason for its position."""
     chosen = find_symptom(symptom or "unknown")
     steps = {step.id: (stage, step) for stage in whole_tree(known) for step in stage.steps}
     first = [(*steps[name], lead.why) for lead in chosen.leads for name in lead.steps if name in steps]
@@ -121,10 +121,10 @@ def order_for(symptom: str = "", known: Registry = registry) -> list[tuple[Stage
 
 
 def tree_order(known: Registry = registry) -> list[str]:
-    """Give the ids of every check in the order of the tree."""
+    """Return the ids of all checks in the order of the tree."""
     return [check for stage in stages(known) for check in stage.checks]
 
 
 def checks_for(symptom: str = "", known: Registry = registry) -> list[str]:
-    """Give the ids of every check in the order for this symptom."""
+    """Return the ids of all checks in the order for this symptom."""
     return [check for _, step, _ in order_for(symptom, known) for check in step.checks]

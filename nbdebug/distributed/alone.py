@@ -1,4 +1,4 @@
-"""Let experiments on a copy speak to nobody: their collectives see a group of one process.
+"""Isolate experiments on a copy: their collectives see a group of one process.
 
 A model or a loss may add up over all processes, as SyncBatchNorm does. Experiments go their own way on each process, so
 that such a call would meet a call of the user's own training, or wait for ever.
@@ -64,7 +64,7 @@ def lone_group() -> Any:
 
 @cache
 def _lone_group() -> tuple[Any, Any]:
-    """Make a group of this process alone; it is made once, and nobody else is asked."""
+    """Return a process group of this process alone, created once and without a collective."""
     from torch._C._distributed_c10d import HashStore
     from torch.distributed.distributed_c10d import GroupName
 

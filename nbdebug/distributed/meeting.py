@@ -43,7 +43,7 @@ class Meeting:
         return self.rank == 0
 
     def say(self, topic: str, content: Any) -> None:
-        """Write down what this process has to say, in place of what it said before; nobody is waited for."""
+        """Write the summary of this process, replacing the last one, without waiting for other ranks."""
         self.store.set(self._key(topic, self.rank), json.dumps(content))
 
     def leave(self, error: BaseException) -> None:
@@ -84,7 +84,7 @@ class Meeting:
     def _silence(self, rank: int, seconds: float) -> str:
         if self._look("here", rank) is None:
             return (
-                f"Rank {rank} did not come within {seconds:.0f} s, so that nothing is said about it: call nbdebug on "
+                f"Rank {rank} did not come within {seconds:.0f} s, so it is not in the report: call nbdebug on "
                 "every rank, not on rank 0 alone"
             )
         return f"Rank {rank} began, and was not heard of for {seconds:.0f} s; it hangs, died, or takes much longer"

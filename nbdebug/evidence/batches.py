@@ -34,7 +34,7 @@ class Waveform:
 
 @dataclass(frozen=True)
 class Part:
-    """One input or target: how it is shown, what was recognised and undone for that, and one item a sample.
+    """One input or target: how it is shown, what was recognized and undone for that, and one item a sample.
 
     An item is a picture (uint8, height × width × 3 or × 4), a row of numbers, a `TokenLine`, a `Waveform` or a text.
     """

@@ -97,7 +97,7 @@ class BatchRepeats:
 
 @dataclass(frozen=True)
 class LoaderSweep:
-    """A bounded look through the training data: samples drawn at random over all of it, and the first batches.
+    """A bounded look through the training data: samples chosen at random over all of it, and the first batches.
 
     `way` says how the samples were chosen: random, all, or first (a stream that cannot be read elsewhere). Arrays
     have one entry a sample: its index, a digest of its inputs, and its label for each target that is one number.
@@ -136,7 +136,7 @@ class LoaderSweep:
         if self.way == "all":
             return f"all {self.seen} samples"
         of = f" of {self.total}" if self.total is not None else ""
-        return f"{self.seen}{of} samples ({'drawn at random' if self.way == 'random' else 'the first ones'})"
+        return f"{self.seen}{of} samples ({'chosen at random' if self.way == 'random' else 'the first ones'})"
 
     def part(self, name: str) -> PartFacts | None:
         """Give the facts of the input or target with this name."""

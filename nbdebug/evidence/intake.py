@@ -84,9 +84,9 @@ class EpochOrder:
 class ImageLayout:
     """How smooth pictures are along each of their axes, and whether another reading of the same values is smoother.
 
-    `smooth` has for each axis (channels, height, width) the mean difference of neighbours relative to that of places
+    `smooth` has for each axis (channels, height, width) the mean difference of neighbors relative to that of places
     chosen at random along the axis (1 means no order at all, NaN too short to say), and `ordered` the share of pictures
-    in which neighbours are nearer. `other` names the best other reading; `gain` is its roughness relative to that of
+    in which neighbors are nearer. `other` names the best other reading; `gain` is its roughness relative to that of
     the reading in use, `wins` the share of pictures in which it is smoother.
     """
 
@@ -126,7 +126,7 @@ class FirstWeights:
     """The first layers with weights, and how much of a change of scale comes through to the end of the model.
 
     `response` is the relative change of the deepest varying activation when all inputs are made ten times smaller: near
-    0 in a model that normalises by itself. `noise` is the change between two equal passes.
+    0 in a model that normalizes by itself. `noise` is the change between two equal passes.
     """
 
     layers: tuple[FirstLayer, ...]
@@ -135,7 +135,7 @@ class FirstWeights:
 
     @property
     def ignores_scale(self) -> bool:
-        """Whether the model normalises what it receives, wherever that is done."""
+        """Whether the model normalizes what it receives, wherever that is done."""
         return self.response < max(0.05, 2 * self.noise)
 
 
@@ -143,7 +143,7 @@ class FirstWeights:
 class LoneSample:
     """What the model does in training mode with one sample, and with two.
 
-    `normaliser` is the first module that normalises over the batch.
+    `normaliser` is the first module that normalizes over the batch.
     """
 
     fails: str = ""

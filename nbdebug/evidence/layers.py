@@ -31,8 +31,8 @@ class UnitFacts:
     """What the units of one layer do over many samples, in eval mode.
 
     `dead` counts units that are zero for every sample because what goes into the activation is never positive;
-    `saturated` counts units of a bounded activation whose slope is nearly zero for almost every sample. `flat` is the
-    share of all values at which the slope is nearly zero.
+    `saturated` counts units of a bounded activation with nearly zero gradient for almost every sample. `flat` is the
+    fraction of all values at which the gradient is nearly zero.
     """
 
     path: str

@@ -42,7 +42,7 @@ class Fit:
 class Curve:
     """The losses of one training, and how it went.
 
-    `outcome` is memorised, falling, plateaus, oscillates, rises, explodes or not-finite.
+    `outcome` is `memorised`, falling, plateaus, oscillates, rises, explodes or not-finite.
     """
 
     losses: tuple[float, ...]

@@ -14,7 +14,7 @@ class TargetKind:
 
     `integral` says that all values are whole numbers; `one_hot`, `many_hot` are the shares of rows of 0 and 1 with
     exactly one and with another number of ones; `sums_to_one` that each row is a distribution. `order_p` is the
-    p-value of "classes with neighbouring numbers have inputs that are more alike", where it could be tested.
+    p-value of "classes with neighboring numbers have inputs that are more alike", where it could be tested.
     """
 
     name: str

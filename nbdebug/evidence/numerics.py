@@ -42,7 +42,7 @@ class FinitePasses:
 
 @dataclass(frozen=True)
 class CustomGradient:
-    """The gradient that one autograd.Function gives for one of its arguments against the slope of its forward.
+    """The gradient that one autograd.Function gives for one of its arguments against finite differences of its forward.
 
     `ratio` is given over measured, by least squares; `error` the distance between the two relative to their size.
     `nature` is "smooth", "steps" where the forward is flat almost everywhere, or "identity".

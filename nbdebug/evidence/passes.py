@@ -122,7 +122,7 @@ class BatchMixing:
     `influence` is the largest change of an untouched sample's output relative to the size of the outputs, whichever
     dimension holds the samples; `first` is the first module, in calling order, at which an untouched sample changes,
     and `before` says that it already receives them mixed. `sure` is whether the loader says what a sample is;
-    `batch_statistics` whether the place is a normalisation that is told to use the batch also in eval mode, and `added`
+    `batch_statistics` whether the place is a normalization that is told to use the batch also in eval mode, and `added`
     whether numbers about the whole batch only stand beside the sample's own there.
     """
 

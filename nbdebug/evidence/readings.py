@@ -9,7 +9,7 @@ __all__ = ["Augmentation", "Rereading", "Workers"]
 
 @dataclass(frozen=True)
 class Rereading:
-    """What reading the same samples again gives, with every random generator put back in between.
+    """What reading the same samples again gives, with the RNG state restored in between.
 
     `random` counts samples that differ when the generators differ; `changed` those that differ although the generators
     are the same, in a way that repeats on another copy; `local` those where only the sample that was read changes.

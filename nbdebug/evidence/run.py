@@ -37,7 +37,7 @@ class LossCourse:
     """The loss over the steps, in a few robust numbers.
 
     `start` and `now` are means of the first and the last tenth with standard errors that allow for steps that resemble
-    their neighbours; `before` and `later` are the third and the fourth quarter of the run; `best` is the lowest
+    their neighbors; `before` and `later` are the third and the fourth quarter of the run; `best` is the lowest
     mean of a tenth. `noise` is the scatter from one step to the next. `spikes` are steps at which the loss left its
     surroundings by far; of these `lasting` kept it up for a few steps. `warming_up` says that the learning rate
     still rises; `begins_again` that an inner loop does, with other weights or data; `makes_data` that the model acts

@@ -41,7 +41,7 @@ class WeightFacts:
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """The weights as they are now, and whether the model is freshly initialised or already trained."""
+    """The weights as they are now, and whether the model is freshly initialized or already trained."""
 
     weights: tuple[WeightFacts, ...]
     fresh: bool

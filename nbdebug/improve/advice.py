@@ -36,7 +36,7 @@ ADVICE = {
     for part, cured, says in (
         ("avoidable bias", "underfitting", "The model underfits: reduce bias first, in this order."),
         ("variance", "overfitting", "The model overfits: reduce variance, in this order."),
-        ("distribution shift", "distribution shift", "The data that counts differs from the data it learned from."),
+        ("distribution shift", "distribution shift", "The target data differs from the training data."),
         ("validation overfitting", "validation overfitting", "The validation set was used too often, or is too small."),
     )
 }

@@ -37,9 +37,9 @@ class ErrorAnalysis:
         """Show the worst samples in the batch viewer, as the network receives them, with its answers and losses."""
         if self.show is None:
             raise BadInput(
-                "this loader gives no samples by index",
+                "this loader does not index its samples",
                 where="show_worst",
-                expected="errors of a DataLoader over a data set with __getitem__",
+                expected="a DataLoader over a dataset with __getitem__",
                 do="pass DataLoader(dataset, batch_size) to analyse_errors",
             )
         return self.show([int(row[0]) for row in self.worst.rows[:count]])
@@ -98,7 +98,7 @@ def analyse_errors(
     of the training's kind, whose errors stand beside for comparison. The model runs on a copy in eval mode.
     """
     subject = Subject(model, loader, class_names=class_names)
-    with control_shown(progress, "judging samples") as control:
+    with control_shown(progress, "evaluating samples") as control:
         judge = partial(scored, subject, metric=metric, samples=samples, seconds=seconds, control=control)
         scores = judge(subject.feed, split="loader")
         beside_feed = Feed(against, "against") if against is not None else None
@@ -156,7 +156,7 @@ def _worst(scores: Scores, subject: Subject, most: int) -> Table:
         (int(scores.indices[i]), *_answer(scores, subject, i), round(float(scores.hardness[i]), 4)) for i in order
     )
     answered = ("is", "called") if scores.targets is not None else ()
-    return Table(("sample", *answered, "hardness"), rows, "The worst samples")
+    return Table(("sample", *answered, "hardness"), rows, "Samples with the highest loss")
 
 
 def _answer(scores: Scores, subject: Subject, place: int) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def _confusion(scores: Scores, subject: Subject) -> Table | None:
         total = int((scores.targets == is_).sum())
         names = (subject.name_of_class(is_), subject.name_of_class(called))
         rows.append((*names, int(counts[place]), f"{counts[place] / total:.1%}"))
-    return Table(("is", "called", "samples", "of its class"), tuple(rows), "Who is taken for whom")
+    return Table(("is", "called", "samples", "of this class"), tuple(rows), "Confusion of classes")
 
 
 def _suspects(scores: Scores, subject: Subject, most: int) -> Table | None:
@@ -198,7 +198,7 @@ def _suspects(scores: Scores, subject: Subject, most: int) -> Table | None:
         )
         for i in order[:most]
     )
-    return Table(("sample", "labelled", "looks like", "confidence"), rows, "Labels that may be wrong")
+    return Table(("sample", "labelled", "looks like", "confidence"), rows, "Possibly wrong labels")
 
 
 def _cleanlab_order(scores: Scores) -> np.ndarray | None:
@@ -241,7 +241,7 @@ def _types(
             name = f"class {subject.name_of_class(int(label))}"
             rows.append((name, len(mine), f"{mine.mean():.4g}", f"{share:.0%}", beside))
     rows.append(("everything", len(scores.errors), f"{scores.mean:.4g}", "100%", f"{other.mean:.4g}" if other else ""))
-    return Table(("kind", "samples", "error", "share of errors", "error in against"), tuple(rows), "Errors by kind")
+    return Table(("kind", "samples", "error", "fraction of errors", "error in against"), tuple(rows), "Errors by slice")
 
 
 def _dicts(tables: Sequence[Table]) -> list[dict[str, Any]]:

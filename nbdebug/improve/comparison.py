@@ -47,7 +47,7 @@ class Divergence:
     def __str__(self) -> str:
         """Give it as a sentence."""
         place = self.layer if self.layer.startswith(("before ", "after ")) else f"at {self.layer or 'the output'}"
-        return f"{self.direction}: first apart {place} (by {self.apart:.3g}): {self.reason}"
+        return f"{self.direction}: first differs {place} (by {self.apart:.3g}): {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class Comparison:
     def table(self) -> Table:
         """Every pair of layers in the order of the calls."""
         rows = tuple((r.layer, r.reference, r.kind, r.shape, r.inputs_apart, r.outputs_apart) for r in self.rows)
-        return Table(("layer", "reference", "kind", "shape", "inputs apart", "outputs apart"), rows, "Layer by layer")
+        return Table(
+            ("layer", "reference", "kind", "shape", "input difference", "output difference"), rows, "Layer by layer"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything that can be written down."""
@@ -83,7 +85,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """Give the verdict, how the weights were mapped, and the layers around the place."""
-        verdict = str(self.divergence) if self.divergence else "the two agree, forward and backward"
+        verdict = str(self.divergence) if self.divergence else "the models agree, forward and backward"
         lines = [f"<nbdebug comparison: {verdict}>", f"  weights: {self.weights}"]
         lines += [f"  {row.layer:<24} {row.reference:<24} {row.outputs_apart:.3g}" for row in self.rows]
         return "\n".join(lines)
@@ -91,7 +93,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         from nbdebug.show.page import lines, page, table
 
-        verdict = str(self.divergence) if self.divergence else "The two agree, forward and backward."
+        verdict = str(self.divergence) if self.divergence else "The models agree, forward and backward."
         return page(verdict, lines([f"weights: {self.weights}"]), table(self.table.columns, self.table.rows))
 
 
@@ -106,7 +108,7 @@ def compare(
     share_weights: bool = True,
     progress: bool = True,
 ) -> Comparison:
-    """Compare a model with a known-good one and name the first layer that differs, with its likeliest reason.
+    """Compare a model with a known-good one and name the first layer that differs, with its most likely reason.
 
     Both are copied; the copy of `model` gets the reference's weights, mapped by name or else by order
     (`share_weights=False` leaves them). `batch` is a batch or a loader. The passes run in eval mode in double
@@ -122,7 +124,7 @@ def compare(
             ours, theirs = (make_twin(subject, control) for subject in subjects)
             batches = [subject.batches(1)[0] for subject in subjects]
             modes = _same_modes(model, reference)
-            weights = shared_weights(ours.model, theirs.model) if share_weights else Weights("left as they are")
+            weights = shared_weights(ours.model, theirs.model) if share_weights else Weights("unchanged")
             twins = (ours, theirs)
             replays = [replayed(t, b.to(t.device)) for t, b in zip(twins, batches, strict=True)]
             return _compared(replays[0], replays[1], weights, tolerance, modes)
@@ -136,7 +138,7 @@ def _compared(ours: Replay, theirs: Replay, weights: Weights, tolerance: float, 
     output = apart(ours.output, theirs.output)
     divergence = _forward(pairs, rows, output, ours, theirs, tolerance) or _backward(ours, theirs, weights, tolerance)
     if divergence is None and modes:
-        divergence = Divergence("mode", modes, modes, 0.0, "one is in training and the other in eval mode")
+        divergence = Divergence("mode", modes, modes, 0.0, "one is in train mode and the other in eval mode")
     return Comparison(divergence, rows, weights, tolerance, output)
 
 

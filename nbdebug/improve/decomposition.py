@@ -55,23 +55,23 @@ class Decomposition:
             if part.name == name:
                 return part
         raise BadInput(
-            f"there is no share called {name!r}",
+            f"there is no part called {name!r}",
             where="Decomposition.part",
             expected=f"one of {', '.join(part.name for part in self.parts)}",
-            do="shares need their loaders: shift needs val_shifted, validation overfitting needs test",
+            do="some parts require a loader: shift requires val_shifted, validation overfitting requires test",
         )
 
     @property
     def table(self) -> Table:
         """The shares as a table."""
         rows = tuple((p.name, f"{p.value:.4g}", f"{p.low:.4g} to {p.high:.4g}", p.says) for p in self.parts)
-        return Table(("share", self.measure, "95 % interval", "what it is"), rows, "Where the error comes from")
+        return Table(("share", self.measure, "95 % interval", "meaning"), rows, "Error decomposition")
 
     @property
     def bar(self) -> Bars:
         """The shares as bars."""
         names, values = (p.name for p in self.parts), (p.value for p in self.parts)
-        return Bars(tuple(names), tuple(values), "Where the error comes from", unit=self.measure)
+        return Bars(tuple(names), tuple(values), "Error decomposition", unit=self.measure)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything that can be written down."""
@@ -95,7 +95,7 @@ class Decomposition:
         return f"{self.measure}: " + ", ".join(f"{name} {value:.4g}" for name, value in self.errors.items())
 
     def __str__(self) -> str:
-        """Give the table, the likeliest share first in the advice, as a terminal shows it."""
+        """Give the table, the most likely share first in the advice, as a terminal shows it."""
         widest = max(len(part.name) for part in self.parts)
         lines = [self._errors]
         lines += [f"  {p.name:<{widest}}  {p.value:8.4g}  [{p.low:.4g}, {p.high:.4g}]" for p in self.parts]
@@ -135,7 +135,7 @@ def decompose(
     _checked(target_error, metric)
     subject = Subject(model, train, val_loader=val, test_loader=test)
     shifted = Feed(val_shifted, "val_shifted") if val_shifted is not None else None
-    with control_shown(progress, "judging samples") as control:
+    with control_shown(progress, "evaluating samples") as control:
         return decomposed(
             subject,
             shifted,
@@ -175,7 +175,7 @@ def _decomposed(
     means = {name: _resampled(score.errors, rng) for name, score in scores.items()}
     errors = {name: score.mean for name, score in scores.items()}
     floor = target_error or 0.0
-    known = "what you named" if target_error is not None else "not named, so it counts as 0"
+    known = "given by you" if target_error is not None else "not given, assumed to be 0"
     parts = [Part("irreducible error", floor, floor, floor, known)]
     for name, share, says in _shares(scores, floor):
         low, high = np.quantile(share(means), (0.025, 0.975))
@@ -194,14 +194,14 @@ def _shares(scores: Collection[str], floor: float) -> list[tuple[str, Callable[[
     """Say for each share how it follows from the errors of the splits that there are."""
     last = "val_shifted" if "val_shifted" in scores else "val"
     shares: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
-        ("avoidable bias", lambda m: m["train"] - floor, "training error beyond the irreducible: underfitting"),
-        ("variance", lambda m: m["val"] - m["train"], "validation beyond training error: overfitting"),
+        ("avoidable bias", lambda m: m["train"] - floor, "training error minus irreducible error: underfitting"),
+        ("variance", lambda m: m["val"] - m["train"], "validation error minus training error: overfitting"),
     ]
     if "val_shifted" in scores:
-        shift = "the test's kind of data beyond the training's"
+        shift = "error on the target distribution minus error on the training distribution"
         shares.append(("distribution shift", lambda m: m["val_shifted"] - m["val"], shift))
     if "test" in scores:
-        used = "test beyond validation error" + ("" if last == "val_shifted" else "; holds shift, too")
+        used = "test error minus validation error" + ("" if last == "val_shifted" else "; includes shift")
         shares.append(("validation overfitting", lambda m: m["test"] - m[last], used))
     return shares
 
@@ -220,14 +220,14 @@ def _advice(parts: list[Part], facts: Mapping[str, Fact]) -> tuple[Advice, ...]:
 
 def _notes(scores: dict[str, Scores], target_error: float | None) -> tuple[str, ...]:
     notes = [
-        f"{score.split}: {len(score.errors)} of {score.total} samples were judged, drawn at random."
+        f"{score.split}: {len(score.errors)} of {score.total} samples were evaluated, chosen at random."
         for score in scores.values()
         if score.total is not None and len(score.errors) < score.total
     ]
     if target_error is None:
-        notes.append("No target_error was named: a part of the avoidable bias may be irreducible.")
+        notes.append("No target_error was given: part of the avoidable bias may be irreducible.")
     if "test" in scores and "val_shifted" not in scores:
-        notes.append("Without val_shifted, shift and validation overfitting cannot be told apart.")
+        notes.append("Without val_shifted, shift and validation overfitting cannot be separated.")
     return tuple(notes)
 
 
@@ -236,13 +236,13 @@ def _checked(target_error: float | None, metric: Metric | None) -> None:
         raise BadInput(
             f"target_error is {target_error!r}",
             where="decompose",
-            expected="an error of 0 or more, in the same measure as the others",
+            expected="an error >= 0, in the same metric as the others",
             do="for an accuracy of 95 % write target_error=0.05",
         )
     if metric is not None and not callable(metric):
         raise BadInput(
             f"metric is {metric!r}",
             where="decompose",
-            expected="a function metric(output, target) that gives one error for each sample, or None",
-            do="leave it out for error rates and squared errors",
+            expected="a function metric(output, target) that returns one error per sample, or None",
+            do="omit it for error rates and squared errors",
         )

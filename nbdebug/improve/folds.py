@@ -80,13 +80,13 @@ def k_fold(
     total = subject.feed.total
     if subject.feed.dataset is None or not total or subject.feed.gives_whole_batches:
         raise BadInput(
-            "this loader gives no samples by index",
+            "this loader does not index its samples",
             where="k_fold",
-            expected="a DataLoader over a data set with __len__ and __getitem__",
+            expected="a DataLoader over a dataset with __len__ and __getitem__",
             do="pass DataLoader(dataset, batch_size)",
         )
     if not isinstance(k, int) or not 2 <= k <= total:
-        raise BadInput(f"k is {k!r}", where="k_fold", expected=f"a whole number from 2 to {total}", do="k=5")
+        raise BadInput(f"k is {k!r}", where="k_fold", expected=f"an integer from 2 to {total}", do="k=5")
     live = subject.live_parts()
     with control_shown(progress, f"training on {k} folds") as control:
         run = _Run(subject, control, epochs, metric, reset, k)
@@ -158,4 +158,4 @@ def _restarted(model: nn.Module, reset: Callable[[nn.Module], Any] | None) -> li
             left.append(name or type(module).__name__)
     if not left:
         return []
-    return [f"These parts have no reset_parameters and began as they are: {', '.join(left[:5])}; pass reset=."]
+    return [f"These modules have no reset_parameters and kept their weights: {', '.join(left[:5])}; pass reset=."]

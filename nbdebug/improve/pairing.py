@@ -25,7 +25,7 @@ class Weights:
     def __str__(self) -> str:
         """Say it in a few words."""
         turned = f"; transposed: {', '.join(self.transposed[:5])}" if self.transposed else ""
-        alone = f"; without a partner: {', '.join(self.alone[:5])}" if self.alone else ""
+        alone = f"; unmatched: {', '.join(self.alone[:5])}" if self.alone else ""
         return f"{self.how}, {len(self.pairs)} pairs{turned}{alone}"
 
 
@@ -38,10 +38,10 @@ def shared_weights(model: nn.Module, reference: nn.Module) -> Weights:
         pairs, how = _by_order(ours, theirs), "by order"
     if not pairs:
         raise BadInput(
-            "no weight of the model fits one of the reference",
+            "no weight of the model matches one of the reference",
             where="compare",
             expected="two models whose weights have the same names, or the same shapes in the same order",
-            do="compare(…, share_weights=False) compares them as they are",
+            do="compare(…, share_weights=False) compares them with their own weights",
         )
     turned = []
     with torch.no_grad():

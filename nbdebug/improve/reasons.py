@@ -15,14 +15,14 @@ CLOSE = 1e-6  # in double precision, relative
 def likeliest_reason(
     mine: torch.Tensor | None, known: torch.Tensor | None, module: nn.Module | None, reference: nn.Module | None
 ) -> str:
-    """Give the likeliest reason in words."""
+    """Give the most likely reason in words."""
     settings = _other_settings(module, reference) if module is not None and reference is not None else ""
     if mine is None or known is None:
-        return settings or "only one of the two gives a tensor"
+        return settings or "only one of the two returns a tensor"
     if mine.shape != known.shape:
         shapes = f"shape {tuple(mine.shape)} instead of {tuple(known.shape)}"
         return f"{settings}; {shapes}" if settings else shapes
-    return settings or _other_numbers(mine.double(), known.double()) or "other numbers, of no simple pattern"
+    return settings or _other_numbers(mine.double(), known.double()) or "different values without a simple pattern"
 
 
 def _other_settings(module: nn.Module, reference: nn.Module) -> str:
@@ -49,7 +49,7 @@ def _other_numbers(mine: torch.Tensor, known: torch.Tensor) -> str:
         return "the sign is flipped"
     weight = float((mine * known).sum() / known.square().sum().clamp(min=1e-300))
     if weight and _same(mine, weight * known, scale):
-        return f"a factor of {weight:.6g} (a scale is missing, or there twice)"
+        return f"a factor of {weight:.6g} (a scale is missing or applied twice)"
     shift = float((mine - known).mean())
     if _same(mine, known + shift, scale):
         return f"a constant {shift:.6g} is added"
@@ -59,14 +59,14 @@ def _other_numbers(mine: torch.Tensor, known: torch.Tensor) -> str:
                 if mine.shape[a] == mine.shape[b] and _same(mine, known.transpose(a, b), scale):
                     return f"dimensions {a} and {b} are swapped"
         if _same(mine.sort(-1).values, known.sort(-1).values, scale):
-            return "the same numbers in another order along the last dimension"
+            return "the same values in another order along the last dimension"
         if _same(mine.flatten().sort().values, known.flatten().sort().values, scale):
-            return "the same numbers in another order (a permute or a reshape)"
+            return "the same values in another order (a permute or a reshape)"
     share = float(((mine - known).abs() > CLOSE * scale).double().mean())
     if _same(mine.clamp(min=0), known.clamp(min=0), scale) or _same(mine, known.clamp(min=0), scale):
-        return "only values below zero differ: another activation"
+        return "only negative values differ: different activation"
     if _same(mine.clamp(min=0), known, scale):
-        return "only values below zero differ: an activation is missing"
+        return "only negative values differ: missing activation"
     return f"{share:.0%} of the values differ" if share < 0.5 else ""
 
 

@@ -100,11 +100,11 @@ def _scored(
         indices.append(np.asarray(draw.indices if len(draw.indices) == count else range(seen, seen + count)))
         columns.append(columns_of(draw.batch))
         seen += count
-        control.progress(min(1.0, seen / samples), f"judging the samples of {split}")
+        control.progress(min(1.0, seen / samples), f"evaluating the samples of {split}")
         if seen >= samples or time.monotonic() - begun > seconds:
             break
     if not parts:
-        raise NotApplicable(f"{split} gives no batch; see empty-loader")
+        raise NotApplicable(f"{split} yields no batch; see empty-loader")
     return _together(split, feed.total, parts, np.concatenate(indices), columns)
 
 
@@ -146,9 +146,9 @@ def judged(twin: Twin, batch: Batch, metric: Metric | None) -> Judged:
         apart = (predicted.reshape(target.shape) - target).abs().double().square()
         return Judged("squared error", apart.reshape(len(apart), -1).mean(1))
     raise BadInput(
-        f"outputs and targets fit no usual task: {task.reason}",
+        f"outputs and targets match no standard task: {task.reason}",
         where="metric",
-        expected="a function metric(output, target) that gives one error for each sample",
+        expected="a function metric(output, target) that returns one error per sample",
         do="pass metric=…, such as lambda output, target: (output - target).abs().mean(1)",
     )
 
@@ -190,10 +190,10 @@ def _by_metric(metric: Metric, output: Any, batch: Batch) -> torch.Tensor:
     errors = torch.as_tensor(metric(output, batch.target)).detach()
     if errors.dim() != 1 or len(errors) != batch.size:
         raise BadInput(
-            f"it gave a value of shape {tuple(errors.shape)} for a batch of {batch.size} samples",
+            f"it returned a value of shape {tuple(errors.shape)} for a batch of {batch.size} samples",
             where="metric",
-            expected="one error for each sample; smaller is better",
-            do="leave out the mean over the batch",
+            expected="one error per sample; lower is better",
+            do="omit the mean over the batch",
         )
     return errors
 
@@ -211,8 +211,8 @@ def _refuse_non_finite(errors: np.ndarray, split: str) -> None:
     bad = int((~np.isfinite(errors)).sum())
     if bad:
         raise BadInput(
-            f"{bad} of {len(errors)} samples have an error that is no number",
+            f"{bad} of {len(errors)} samples have a NaN error",
             where=split,
             expected="finite outputs",
-            do="nbdebug.diagnose finds where the first NaN is born",
+            do="nbdebug.diagnose locates the first NaN",
         )

@@ -83,10 +83,10 @@ class Search:
         setup = dict(_called(self.make_setup, params))
         if setup.get("val_loader") is None:
             raise BadInput(
-                "the set-up has no val_loader",
+                "the setup has no val_loader",
                 where="make_setup",
                 expected="a dict with model, loader, optimizer and val_loader",
-                do="hold out a part of the data: what is tuned on the training data overfits",
+                do="hold out part of the data: tuning on the training data overfits",
             )
         twin = make_twin(Subject(**setup), self.control)
         twin.ready_to_train()
@@ -104,7 +104,9 @@ class Search:
                 if done >= self.steps:
                     break
             if done == before:
-                raise BadInput("the loader gives no batch", where="make_setup", expected="batches", do="look at it")
+                raise BadInput(
+                    "the loader yields no batch", where="make_setup", expected="batches", do="check the loader"
+                )
         return error
 
     @torch.no_grad()

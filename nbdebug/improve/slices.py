@@ -49,10 +49,10 @@ def _keys(name: str, values: Any, scores: Scores, sample: Callable[[int], Any] |
     if callable(values):
         if sample is None:
             raise BadInput(
-                "this loader gives no samples by index",
+                "this loader does not index its samples",
                 where=f"slices[{name!r}]",
-                expected="a DataLoader over a data set with __getitem__ for a slice that is a function",
-                do="give the values as a list in the order of the data set instead",
+                expected="a DataLoader over a dataset with __getitem__, for a slice that is a function",
+                do="pass the values as a list in the order of the dataset instead",
             )
         return np.asarray([values(sample(int(index))) for index in scores.indices])
     column = np.asarray(values)
@@ -60,8 +60,8 @@ def _keys(name: str, values: Any, scores: Scores, sample: Callable[[int], Any] |
         raise BadInput(
             f"it has {len(column)} values, and sample {int(scores.indices.max())} was drawn",
             where=f"slices[{name!r}]",
-            expected="one value for each sample of the data set, in its order",
-            do="pass the column of the same table that the data set was made from",
+            expected="one value per sample of the dataset, in its order",
+            do="pass a column of the table that the dataset was created from",
         )
     chosen: np.ndarray = column[scores.indices]
     return chosen
@@ -124,7 +124,7 @@ def _features(scores: Scores, more: Mapping[str, Any]) -> tuple[np.ndarray, list
             names += list(scores.columns)
         else:
             blocks.append(np.stack([scores.rows.mean(1), scores.rows.std(1), scores.rows.max(1)], 1))
-            names += ["mean of the input", "spread of the input", "largest input"]
+            names += ["mean of the input", "standard deviation of the input", "maximum of the input"]
     if scores.targets is not None:
         classes = np.unique(scores.targets)[:50]
         blocks.append((scores.targets[:, None] == classes[None]).astype(float))

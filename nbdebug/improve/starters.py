@@ -1,7 +1,7 @@
 """The simple models to begin with, one for each kind of data; each class stands alone, so that it can be copied.
 
 Full Stack Deep Learning, lecture 7: a LeNet-like network for images, an LSTM with one hidden layer for sequences, one
-hidden layer for everything else; ReLU (tanh inside the LSTM), He initialisation, no regularisation, inputs normalised.
+hidden layer for everything else; ReLU (tanh inside the LSTM), He initialization, no regularization, inputs normalized.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SeriesStarter(nn.Module):
 
 
 class TableStarter(nn.Module):
-    """One hidden layer over rows of numbers, each column normalised (batch, columns)."""
+    """One hidden layer over rows of numbers, each column normalized (batch, columns)."""
 
     mean: torch.Tensor
     std: torch.Tensor

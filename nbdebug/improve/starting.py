@@ -40,13 +40,13 @@ class Starter:
 
     def __str__(self) -> str:
         """Give the figures and the code."""
-        figures = f"{self.measure} {self.error:.4g} on held-out samples (guessing: {self.chance:.4g})"
+        figures = f"{self.measure} {self.error:.4g} on held-out samples (chance level: {self.chance:.4g})"
         return f"{self.kind}, because {self.reason}: {figures}\n\n{self.code}"
 
     def _repr_html_(self) -> str:
         from nbdebug.show.page import code, lines, page
 
-        figures = f"{self.measure} {self.error:.4g} on held-out samples (guessing: {self.chance:.4g})"
+        figures = f"{self.measure} {self.error:.4g} on held-out samples (chance level: {self.chance:.4g})"
         return page(f"{self.kind}: {figures}", lines([f"chosen because {self.reason}"]), code(self.code))
 
 
@@ -55,11 +55,11 @@ def starter(loader: Any, *, seconds: float = 20.0, seed: int = 0, progress: bool
     """Make and train the simplest sensible model for this data: the baseline that a real one has to beat.
 
     Images get a LeNet-like network, tokens and series an LSTM with one hidden layer, everything else one hidden layer;
-    Adam with 3e-4, normalised inputs, no regularisation. A fifth of the samples is held out to judge it.
+    Adam with 3e-4, normalized inputs, no regularization. A fifth of the samples is held out to judge it.
     """
     probe = nn.Identity()
     subject = Subject(probe, loader)
-    with control_shown(progress, "training a simple model") as control:
+    with control_shown(progress, "training a baseline model") as control:
         return guarded(lambda: _started(subject, seconds, control), subject.live_parts(), control, seed=seed)
 
 
@@ -89,7 +89,7 @@ def _drawn(subject: Subject, seconds: float, control: Control) -> tuple[torch.Te
             raise _unknown("batches without a tensor of inputs and one of targets")
         parts.append((tensors[0].cpu(), batch.target.cpu()))
         count += batch.size
-        control.progress(0.3 * min(1.0, count / MOST), "reading samples")
+        control.progress(0.3 * min(1.0, count / MOST), "loading samples")
         if count >= MOST:
             break
     if not parts:
@@ -102,7 +102,7 @@ def _drawn(subject: Subject, seconds: float, control: Control) -> tuple[torch.Te
 
 def _unknown(seen: str) -> BadInput:
     return BadInput(
-        f"the loader gives {seen}",
+        f"the loader yields {seen}",
         where="starter",
         expected="batches with one tensor of inputs of a fixed shape and one of targets",
         do="pass a loader like DataLoader(TensorDataset(inputs, targets), 32)",
@@ -125,7 +125,7 @@ def _chosen(inputs: torch.Tensor, outputs: int) -> tuple[nn.Module, str, str, st
     if not inputs.is_floating_point() and inputs.dtype != torch.uint8 and len(shape) == 1 and shape[0] >= 4:
         size = int(inputs.max()) + 1
         made = f"TokenStarter({size}, {outputs})"
-        return starters.TokenStarter(size, outputs), "an LSTM", f"inputs {shape} are whole numbers: tokens", made
+        return starters.TokenStarter(size, outputs), "an LSTM", f"inputs {shape} are integers: tokens", made
     values = inputs.float()
     mean, std = round(float(values.mean()), 6), round(float(values.std()), 6) or 1.0
     if len(shape) == 3 and shape[0] <= 16 and min(shape[1:]) >= 4:
@@ -135,13 +135,13 @@ def _chosen(inputs: torch.Tensor, outputs: int) -> tuple[nn.Module, str, str, st
     if len(shape) == 2:
         made = f"SeriesStarter({shape[1]}, {outputs}, mean={mean:g}, std={std:g})"
         model = starters.SeriesStarter(shape[1], outputs, mean, std)
-        return model, "an LSTM", f"inputs {shape} look like series (time, channels)", made
+        return model, "an LSTM", f"inputs {shape} look like time series (time, channels)", made
     flat = values.flatten(1)
     spread = flat.std(0).nan_to_num(1.0)
     spread[spread == 0] = 1.0
     made = f"TableStarter(inputs.mean(0), inputs.std(0), {outputs})"
     model = starters.TableStarter(flat.mean(0), spread, outputs)
-    return model, "one hidden layer", f"inputs {shape} look like rows of a table", made
+    return model, "one hidden layer", f"inputs {shape} look like tabular data", made
 
 
 LOSSES: dict[str, type[nn.Module]] = {
@@ -167,7 +167,7 @@ def _train(
             loss.backward()
             optimizer.step()
             total += float(loss.detach()) * len(rows)
-            control.progress(0.3 + 0.7 * min(1.0, (time.monotonic() - begun) / seconds), "training a simple model")
+            control.progress(0.3 + 0.7 * min(1.0, (time.monotonic() - begun) / seconds), "training a baseline model")
         stale = 0 if total < 0.99 * best else stale + 1
         best, epoch = min(best, total), epoch + 1
     model.eval()

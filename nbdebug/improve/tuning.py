@@ -21,7 +21,7 @@ __all__ = ["Tuning", "tune"]
 
 @dataclass(frozen=True)
 class Tuning:
-    """The best values, how sure that is, and which of them mattered."""
+    """Best hyperparameters, how sure that is, and which of them mattered."""
 
     best: Mapping[str, Any]
     error: float
@@ -35,7 +35,9 @@ class Tuning:
     @property
     def bars(self) -> Bars:
         """How much each value mattered."""
-        return Bars(tuple(self.importance), tuple(self.importance.values()), "What mattered", unit="importance")
+        return Bars(
+            tuple(self.importance), tuple(self.importance.values()), "Hyperparameter importance", unit="importance"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything that can be written down."""
@@ -48,15 +50,15 @@ class Tuning:
         mattered = ", ".join(f"{name} {share:.0%}" for name, share in self.importance.items())
         lines = [
             f"{values}: {self.measure} {self.error:.4g}, with other seeds {again}",
-            f"{self.trials} trials, {self.pruned} of them ended early",
+            f"{self.trials} trials, {self.pruned} of them pruned",
         ]
-        return "\n".join([*lines, f"what mattered: {mattered}"] if mattered else lines)
+        return "\n".join([*lines, f"importance: {mattered}"] if mattered else lines)
 
     def _repr_html_(self) -> str:
         from nbdebug.show.page import drawn, lines, page
 
-        parts = [drawn(self.bars, "how much each value mattered")] if self.importance else []
-        return page("The best values", lines(str(self).splitlines()), *parts)
+        parts = [drawn(self.bars, "hyperparameter importance")] if self.importance else []
+        return page("Best hyperparameters", lines(str(self).splitlines()), *parts)
 
 
 @plainly
@@ -118,10 +120,10 @@ def _refuse_hopeless(study: Any) -> None:
     errors = [trial.value for trial in study.get_trials() if trial.value is not None and trial.value < DIVERGED]
     if not errors:
         raise BadInput(
-            f"none of {len(study.trials)} trials came to an error: they diverged, failed or gave NaN",
+            f"none of {len(study.trials)} trials finished: they diverged, failed or produced NaN",
             where="tune",
-            expected="a space in which some values train",
-            do="search smaller learning rates; nbdebug.diagnose says whether the set-up can learn at all",
+            expected="a search space with values that train",
+            do="search smaller learning rates; run nbdebug.diagnose to find bugs in the setup",
         )
 
 

@@ -32,7 +32,7 @@ def checked_tap(model: Any, *, of: str, pick: Any, **counts: Any) -> None:
             expected="'input', 'output' or 'gradient'",
             do=_nearest(of),
         )
-    predicate("tap: pick", pick, optional=True, expected="a function that gives one tensor", do="lambda out: out[0]")
+    predicate("tap: pick", pick, optional=True, expected="a function that returns one tensor", do="lambda out: out[0]")
     for name, count in counts.items():
         whole_number("tap", name, count, least=0 if name == "keep" else 1)
 
@@ -43,14 +43,14 @@ def whole_number(where: str, name: str, count: Any, *, least: int = 1) -> None:
         raise BadInput(
             f"{name}={count!r}",
             where=where,
-            expected=f"a whole number from {least} on",
+            expected=f"an integer >= {least}",
             do=f"write {name}={USUAL[name]}",
         )
 
 
 def _nearest(of: Any) -> str:
     near = difflib.get_close_matches(str(of), KINDS, n=1, cutoff=0.4)
-    return f"write of={near[0]!r}" if near else "make one tap for each; they do not disturb each other"
+    return f"write of={near[0]!r}" if near else "create one tap for each; they are independent"
 
 
 def predicate(
@@ -64,7 +64,7 @@ def predicate(
     """Refuse a condition that cannot be called."""
     if not callable(function) and not (optional and function is None):
         raise BadInput(
-            f"a {type(function).__name__} cannot be asked",
+            f"a {type(function).__name__} cannot be called",
             where=where,
             expected=expected,
             do=f"write for example {do}",

@@ -106,7 +106,7 @@ def _about_to_stop(frame: FrameType, seen: str) -> Any:
 def _is_open(seen: str) -> bool:
     """Say why the run stops here, or why it cannot."""
     if can_ask():
-        sys.stdout.write(f"nbdebug stops at the {seen}. c goes on, q ends the run with BdbQuit.\n")
+        sys.stdout.write(f"nbdebug stopped at the {seen}. c continues, q quits the run with BdbQuit.\n")
         return True
     sys.stdout.write(cannot_ask(seen))
     return False

@@ -37,7 +37,7 @@ class ExpectationFailed(NbdebugError, AssertionError):
         super().__init__(
             f"{reading.place}: expected {expected}, but {found}.\n  It is {summary(reading.facts)}.\n"
             + (f"  It was seen at {line}\n" if line else "")
-            + "  The tap only looked: it changed nothing."
+            + "  The tap did not modify anything."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,7 +87,7 @@ def expectations(
         made.append(_custom(holds))
     if not made:
         raise BadInput(
-            "nothing is expected",
+            "no expectation was given",
             where="tap.expect",
             expected=f"one or more of {', '.join(WORDS)}",
             do='write for example tap.expect(finite=True, shape=("B", 256))',
@@ -162,7 +162,7 @@ def _monotone(direction: str) -> Expectation:
 def one_answer(error: Exception) -> str:
     """Say what to write where a condition gives a whole tensor of answers."""
     is_many = isinstance(error, RuntimeError) and "Boolean value of Tensor" in str(error)
-    return "; ask for one answer, as in (value < 3).all() or (value > 0).any()" if is_many else ""
+    return "; return a single bool, as in (value < 3).all() or (value > 0).any()" if is_many else ""
 
 
 def _custom(holds: Callable[[torch.Tensor], Any]) -> Expectation:
@@ -172,6 +172,6 @@ def _custom(holds: Callable[[torch.Tensor], Any]) -> Expectation:
         try:
             return "" if bool(holds(value)) else f"it does not hold for {first_values(value)}"
         except Exception as error:
-            return f"it could not be asked: {type(error).__name__}: {error}{one_answer(error)}"
+            return f"it could not be evaluated: {type(error).__name__}: {error}{one_answer(error)}"
 
     return Expectation("your condition to hold" if says == "<lambda>" else f"{says} to hold", fault)

@@ -65,9 +65,9 @@ def _refuse_unseen(model: nn.Module, name: str, module: nn.Module, path: str) ->
     """Refuse a module that compiled code runs: it calls no hooks, and says nothing about it."""
     if isinstance(module, torch.jit.ScriptModule):
         raise BadInput(
-            f"{name} is compiled by torch.jit, and compiled code calls no hooks",
+            f"{name} is compiled by torch.jit, and compiled code does not call hooks",
             where="tap",
-            expected="a module that Python runs",
+            expected="a module that runs in eager mode",
             do="tap the model before it is scripted or traced",
         )
     parts = path.split(".") if path else []
@@ -91,17 +91,17 @@ def _has_compiled_forward(module: nn.Module) -> bool:
 
 def _compiled(name: str, what: str) -> BadInput:
     return BadInput(
-        f"{name} cannot be seen: {what} is compiled, and compiled code passes by the hooks of the modules inside",
+        f"{name} cannot be seen: {what} is compiled, and compiled code skips the hooks of its submodules",
         where="tap",
-        expected="a module that Python runs",
-        do="tap and call the model as it is without torch.compile (model._orig_mod, if there is one)",
+        expected="a module that runs in eager mode",
+        do="tap and call the model without torch.compile (model._orig_mod, if there is one)",
     )
 
 
 def _matches(item: Any, known: dict[str, nn.Module], root: nn.Module) -> Iterable[str]:
     if isinstance(item, nn.Module):
         names = [name for name, module in known.items() if module is item]
-        asked = f"a {type(item).__name__} that is no part of it"
+        asked = f"a {type(item).__name__} that is not part of it"
     elif isinstance(item, type) and issubclass(item, nn.Module):
         names = [name for name, module in known.items() if isinstance(module, item)]
         asked = f"no {item.__name__}"
@@ -110,7 +110,7 @@ def _matches(item: Any, known: dict[str, nn.Module], root: nn.Module) -> Iterabl
         names = [item] if item in known else [name for name in below if pattern.fullmatch(name)]
         asked = f"no module called {item!r}"
     else:
-        raise _bad(f"a {type(item).__name__} names no module", str(item), known)
+        raise _bad(f"a {type(item).__name__} is not a module name", str(item), known)
     if not names:
         raise _bad(f"the model has {asked}", item if isinstance(item, str) else "", known)
     return names

@@ -1,4 +1,4 @@
-"""The debugger that is opened: it asks only where somebody can answer, and lets go of everything on `c`."""
+"""The debugger that is opened: it prompts only if stdin is available, and releases everything on `c`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def can_ask() -> bool:
 
 
 def cannot_ask(seen: str) -> str:
-    """Say in one line what was seen where nobody answers."""
-    return f"nbdebug would stop at the {seen}, but nobody can answer here (there is no input); the run goes on.\n"
+    """Print one line if stdin is not available."""
+    return f"nbdebug would stop at the {seen}, but stdin is not available here; the run continues.\n"
 
 
 def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]) -> Any:
@@ -62,7 +62,7 @@ def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]
                 self.do_EOF("")
 
         def do_EOF(self, arg: str) -> int:
-            """Go on at the end of the input, where nobody quits."""
+            """Continue at the end of the input."""
             sys.stdout.write(f"\n{cannot_ask(seen)}")
             self.set_continue()
             return 1

@@ -111,7 +111,7 @@ class Stopper:
         except Exception as error:
             self._broken.add(name)
             warnings.warn(
-                f"the tap on {name} stops there no more, because its condition failed: {type(error).__name__}: {error}",
+                f"the tap on {name} no longer stops, because its condition raised: {type(error).__name__}: {error}",
                 stacklevel=2,
             )
             return ""

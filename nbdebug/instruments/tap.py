@@ -250,8 +250,8 @@ class Tap:
         except Exception as error:
             self._broken.add(name)
             warnings.warn(
-                f"the tap on {name} stopped looking, because it failed: {type(error).__name__}: {error}"
-                f"{one_answer(error)}; your model goes on untouched",
+                f"the tap on {name} is disabled, because it raised: {type(error).__name__}: {error}"
+                f"{one_answer(error)}; your model is unaffected",
                 stacklevel=2,
             )
 

@@ -27,7 +27,7 @@ def checked_words(unknown: Mapping[str, Any], **switches: Any) -> None:
             f"there is no {name}",
             where="tap.expect",
             expected=f"one or more of {', '.join(WORDS)}",
-            do=f"perhaps you meant {meant}" if meant else "write a condition of your own: holds=lambda value: …",
+            do=f"perhaps you meant {meant}" if meant else "write a custom condition: holds=lambda value: …",
         )
     for name, switch in switches.items():
         if not isinstance(switch, bool):
@@ -41,7 +41,7 @@ def checked_bounds(low: Any, high: Any) -> tuple[Any, Any]:
         raise BadInput(
             f"low={low} is above high={high}",
             where="tap.expect",
-            expected="bounds that a value can keep",
+            expected="bounds with low <= high",
             do=f"write low={high}, high={low}",
         )
     return low, high
@@ -57,7 +57,7 @@ def _number(name: str, bound: Any) -> float | None:
             f"{name}={bound!r}",
             where="tap.expect",
             expected="a number",
-            do=f"write for example {name}=0, or leave it out",
+            do=f"write for example {name}=0, or omit it",
         )
     return int(bound) if isinstance(bound, numbers.Integral) else float(bound)
 
@@ -71,9 +71,9 @@ def checked_shape(sizes: Any) -> Sequence[Any]:
     )
     if not known or sum(s is ... for s in sizes) > 1:
         raise BadInput(
-            f"{sizes!r} is no shape",
+            f"{sizes!r} is not a shape",
             where="tap.expect",
-            expected="numbers, letters that stand for one size each, None for any size, and one ... for any dimensions",
+            expected="ints, names for sizes, None for any size, and one ... for any number of dimensions",
             do='write for example shape=("B", "T", 256) or shape=(..., 256)',
         )
     return tuple(sizes)
@@ -101,6 +101,6 @@ def checked_direction(direction: Any) -> str:
             f"monotone={direction!r}",
             where="tap.expect",
             expected="'rising' or 'falling', along the last dimension",
-            do="write monotone='rising' for values that never fall",
+            do="write monotone='rising' for values that never decrease",
         )
     return str(direction)

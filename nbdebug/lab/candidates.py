@@ -23,7 +23,7 @@ _HELD_OUT = ("val", "test", "valid", "eval", "dev")
 
 
 def candidates(names: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
-    """Give for each role the variables that could fill it, the likeliest first, each with its type and shapes."""
+    """Give for each role the variables that could fill it, the most likely first, each with its type and shapes."""
     found: dict[str, list[tuple[str, Any]]] = {role: [] for role in ROLES}
     for name, value in names.items():
         role = _role(name, value)

@@ -1,7 +1,7 @@
-"""The way back from the kernel to the extension: messages that are sent while a cell runs.
+"""The channel from the kernel to the extension: messages that are sent while a cell runs.
 
-The extension names the channel when it connects. No message is sent before that, so that nobody is told anything who
-did not ask.
+The extension names the channel when it connects. No message is sent before that, so that no front end gets messages
+that it did not request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def connect(details: Mapping[str, Any]) -> dict[str, Any]:
     """Send what happens to this channel, too, from now on."""
     name = details.get("channel")
     if not isinstance(name, str) or not name:
-        raise BadInput("it names no channel", where="connect", expected="the id of a comm", do="update the extension")
+        raise BadInput("it has no channel", where="connect", expected="the id of a comm", do="update the extension")
     from comm import create_comm
 
     # The extension has made its end already, so that this one must not ask for it to be opened.
@@ -36,7 +36,7 @@ def connect(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def disconnect(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Forget a channel; with the last one nobody listens to trainings any more."""
+    """Forget a channel; with the last one, training runs are no longer tracked."""
     _forget(str(details.get("channel")))
     if not _channels and _end:
         _end.pop()()

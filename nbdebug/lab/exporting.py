@@ -24,7 +24,7 @@ def export(names: Mapping[str, Any], outputs: Mapping[int, Any], details: Mappin
         raise BadInput(
             f"there is no report called {key!r} any more",
             where="Export report",
-            expected="a wizard, a report or a watched training that is alive in the kernel",
+            expected="a wizard, a report or a watched training run in this kernel",
             do="run nbdebug.diagnose(model, loader), or a step of the wizard, and export again",
         )
     report = getattr(holders[key], "report", holders[key])
@@ -56,5 +56,5 @@ def _has_report(value: Any) -> bool:
 
 
 def _described(key: str, holder: Any) -> str:
-    kind = {"Report": "report", "Wizard": "wizard"}.get(type(holder).__name__, "watched training")
+    kind = {"Report": "report", "Wizard": "wizard"}.get(type(holder).__name__, "watched training run")
     return f"{key}: {kind}" if "wizard" not in key else key

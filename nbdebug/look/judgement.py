@@ -65,7 +65,7 @@ def _losses(twin: Twin, batch: Batch, output: Any, count: int, shown: int, notes
             raise
         except Exception as error:
             notes.append(
-                f"The loss of one sample alone cannot be computed ({type(error).__name__}: {str(error)[:120]})."
+                f"The loss of a single sample cannot be computed ({type(error).__name__}: {str(error)[:120]})."
             )
             return []
     if twin.compute_loss is None and twin.loss_fn is None and twin.subject.assumed_loss is not None:

@@ -78,14 +78,14 @@ def _images(name: str, values: torch.Tensor, taste: Taste) -> Built:
     side = folded_side(values) if values.dim() == 2 else 0
     if side:
         values = values.reshape(len(values), side, side)
-        says.append(f"rows of {side * side} numbers, folded to {side} × {side} for display")
+        says.append(f"rows of {side * side} values, reshaped to {side} × {side} for display")
     album = album_of(values, taste.dataset)
     return [album.picture(sample, taste.most) for sample in values], [*says, *album.says], ()
 
 
 def _masks(name: str, values: torch.Tensor, taste: Taste) -> Built:
     found = [int(v) for v in torch.unique(values)[:12]]
-    says = [f"classes in it: {', '.join(map(str, found))}{' …' if len(found) == 12 else ''}; class 0 is left clear"]
+    says = [f"classes: {', '.join(map(str, found))}{' …' if len(found) == 12 else ''}; class 0 is transparent"]
     return [painted(sample, taste.most) for sample in values], says, ()
 
 
@@ -112,24 +112,24 @@ def _tokens(name: str, values: torch.Tensor, taste: Taste) -> Built:
         for row, pad in zip(values, padding, strict=True)
     ]
     real = float((~padding).float().mean())
-    return lines, [*says, f"{real:.0%} of the places are real"] if bool(padding.any()) else says, ()
+    return lines, [*says, f"{real:.0%} of the positions are not padding"] if bool(padding.any()) else says, ()
 
 
 def _padding_of(name: str, values: torch.Tensor, taste: Taste) -> tuple[torch.Tensor, list[str]]:
     """Find the places that only fill up: by a mask, by the tokenizer, by −100, or by what most rows end with."""
     mask = taste.masks.get(name)
     if mask is not None:
-        return mask.cpu() == 0, ["padding greyed by the mask"]
+        return mask.cpu() == 0, ["padding grayed out by the mask"]
     if bool((values == -100).any()):
-        return values == -100, ["−100 (ignored by the loss) is greyed"]
+        return values == -100, ["−100 (ignored by the loss) is grayed out"]
     if taste.padding is not None:
-        return values == taste.padding, [f"padding (id {taste.padding}) greyed"]
+        return values == taste.padding, [f"padding (id {taste.padding}) grayed out"]
     last = values[:, -1]
     filler = int(last.mode().values)
     tails = (values.flip(1) == filler).long().cumprod(1)
     lengths = tails.sum(1)
     if int((lengths > 0).sum()) >= 2 and len(torch.unique(lengths)) > 1 and int(lengths.max()) > 1:
-        return tails.flip(1).bool(), [f"id {filler} at the ends is taken for padding and greyed"]
+        return tails.flip(1).bool(), [f"id {filler} at the ends is treated as padding and grayed out"]
     return torch.zeros_like(values, dtype=torch.bool), []
 
 
@@ -142,7 +142,7 @@ def _series(name: str, values: torch.Tensor, taste: Taste) -> Built:
     if ordered.shape[1] > MOST_CURVES:
         says.append(f"the first {MOST_CURVES} of {ordered.shape[1]} channels")
     if ordered.shape[2] > STRETCHES:
-        says.append(f"{ordered.shape[2]:,} steps, drawn as the range of each of {STRETCHES} stretches")
+        says.append(f"{ordered.shape[2]:,} steps, drawn as the range of each of {STRETCHES} intervals")
     bad = int((~torch.isfinite(ordered.float())).sum())
     if bad:
         says.append(f"NaN or infinite values, which leave gaps: {bad:,}")

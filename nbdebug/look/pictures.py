@@ -1,4 +1,4 @@
-"""Turn tensors into pictures: find the channels, undo the normalisation, mark what is no number, and say all of it."""
+"""Turn tensors into pictures: find the channels, undo the normalization, mark what is no number, and say all of it."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def album_of(values: torch.Tensor, dataset: Any = None) -> Album:
     first = (values.movedim(axis + 1, 1) if axis >= 0 else values[:, None]).float()
     scaling = find_scaling(first, dataset)
     channels = int(first.shape[1])
-    says = ["channels last: turned for display"] if axis == values.dim() - 2 else []
+    says = ["channels last: permuted for display"] if axis == values.dim() - 2 else []
     says.append(scaling.says)
     if channels not in (1, 3):
         shown = f"the first {MOST_CHANNELS} of {channels}" if channels > MOST_CHANNELS else str(channels)
-        says.append(f"{shown} channels, side by side in grey")
+        says.append(f"{shown} channels, side by side in gray")
     if values.dim() == 5:
         says.append(f"frames or slices side by side, at most {MOST_FRAMES} of them")
     bad = ~torch.isfinite(first)
@@ -81,7 +81,7 @@ def channel_axis(values: torch.Tensor) -> int:
 
 
 def painted(mask: torch.Tensor, most: int = THUMB) -> np.ndarray:
-    """Give a map of class numbers as colours with transparency; class 0 and what is ignored stay clear."""
+    """Give a map of class numbers as colors with transparency; class 0 and what is ignored stay clear."""
     classes = array_of(mask.cpu().long())
     colours = PALETTE[np.where(classes > 0, (classes - 1) % (len(PALETTE) - 1) + 1, 0)]
     alpha = np.where(classes > 0, 255, 0).astype(np.uint8)

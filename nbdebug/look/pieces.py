@@ -52,7 +52,7 @@ def front(tensor: torch.Tensor, count: int) -> torch.Tensor | None:
 
 
 def parts_of(batch: Batch, shown: int, taste: Taste) -> list[Part]:
-    """Show every input and target of the first so many samples; a mask of padding greys its tokens instead."""
+    """Show every input and target of the first so many samples; a mask of padding grays its tokens instead."""
     count = count_of(batch)
     pieces = [replace(p, value=p.value[:shown]) for p in _pieces(batch, count)]
     tensors = {p.name: p.value for p in pieces if isinstance(p.value, torch.Tensor)}

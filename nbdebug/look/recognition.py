@@ -68,7 +68,7 @@ def is_padding_mask(name: str, values: torch.Tensor, tokens: torch.Tensor) -> bo
 
 
 def _is_picture(values: torch.Tensor) -> bool:
-    """Whether samples × a × b are pictures in grey: large and not too long, and smooth in both directions."""
+    """Whether samples × a × b are pictures in gray: large and not too long, and smooth in both directions."""
     short, long = sorted((int(values.shape[1]), int(values.shape[2])))
     if short < 6 or long > 8 * short:
         return False
@@ -78,7 +78,7 @@ def _is_picture(values: torch.Tensor) -> bool:
 
 
 def _roughness(values: torch.Tensor, axis: int) -> float:
-    """Give the difference of neighbours along an axis relative to that of any two places on it."""
+    """Give the difference of neighbors along an axis relative to that of any two places on it."""
     if values.shape[axis] < 4:
         return 1.0
     some = torch.nan_to_num(values[:64].detach().float().cpu())

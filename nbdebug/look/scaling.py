@@ -1,4 +1,4 @@
-"""What the values of pictures mean: which normalisation was applied, so that it can be undone for display."""
+"""What the values of pictures mean: which normalization was applied, so that it can be undone for display."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find_scaling(values: torch.Tensor, dataset: Any = None) -> Scaling:
     channels = int(values.shape[1])
     own = _from_transforms(dataset, channels)
     if own is not None and _fits(values, *own)[0]:
-        return Scaling(*own, f"normalisation undone: {_pair(*own)}, as in the loader's transforms")
+        return Scaling(*own, f"normalization undone: {_pair(*own)}, as in the loader's transforms")
     if low >= -1e-6 and high <= 1 + 1e-6:
         return Scaling((0.0,), (1.0,), f"values from {low:.3g} to {high:.3g}, shown as 0 to 1")
     if low >= 0 and 2 < high <= 255:
@@ -59,11 +59,11 @@ def find_scaling(values: torch.Tensor, dataset: Any = None) -> Scaling:
     found = _best_known(values, channels, high - low)
     if found is not None:
         name, mean, std = found
-        return Scaling(mean, std, f"looks normalised ({name}: {_pair(mean, std)}); undone for display")
+        return Scaling(mean, std, f"looks normalized ({name}: {_pair(mean, std)}); undone for display")
     ordered = finite[:: max(1, len(finite) // LOOKED_AT)].sort().values
     dark, light = (float(ordered[round(q * (len(ordered) - 1))]) for q in (0.005, 0.995))
     spread = max(light - dark, 1e-12)
-    said = f"values from {low:.3g} to {high:.3g} of unknown meaning, stretched for display"
+    said = f"values from {low:.3g} to {high:.3g} of unknown range, rescaled for display"
     return Scaling((-dark / spread,), (1 / spread,), said)
 
 

@@ -1,4 +1,4 @@
-"""Draw batches one after another for somebody to look at, from copies, and read the same samples again."""
+"""Load batches one after another for display, from copies, and load the same samples again."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ class BatchSource:
             if attempt == 0 and self._current is not None:
                 failures.append("That was the last batch; this is the first one again.")
         raise BadInput(
-            "it gives no batch" + (f": {failures[0]}" if failures else ""),
+            "it yields no batch" + (f": {failures[0]}" if failures else ""),
             where="loader",
-            expected="a loader with at least one batch that can be read",
-            do="look at len(loader.dataset), batch_size and drop_last, or at the failing sample",
+            expected="a loader with at least one batch that can be loaded",
+            do="check len(loader.dataset), batch_size and drop_last, or the failing sample",
         )
 
     def _again(self) -> BatchView:
@@ -118,7 +118,7 @@ class BatchSource:
         if shown < count:
             notes = [*notes, f"The first {shown} of {count} samples are shown."]
         if left := leftovers(batch):
-            notes = [*notes, f"Not given to the model: {', '.join(left)}."]
+            notes = [*notes, f"Not passed to the model: {', '.join(left)}."]
         known = Counter(self._named(c) for answer in targets or () for c in answer.classes or ())
         return BatchView(
             number=self._number,
@@ -153,14 +153,16 @@ class BatchSource:
         reader = fresh_reader(self.feed, self._wrap) if self._has_index and index is not None else None
         if reader is None or index is None:
             return SampleView(
-                index, tuple(large), notes=("This loader has no index, so a sample cannot be read again.",)
+                index, tuple(large), notes=("This loader has no index, so a sample cannot be loaded again.",)
             )
         read = [reader.read(index, 1 + seed) for seed in range(DRAWS)]
         draws = [parts_of(batch, 1, self._taste) for batch in read]
         again = [_joined([parts[i] for parts in draws]) for i in range(len(draws[0])) if draws[0][i].role == "input"]
         raw = raw_parts(reader.dataset, index, taste)
         if all(digests_of(batch) == digests_of(read[0]) for batch in read):
-            return SampleView(index, tuple(large), raw=raw, notes=("Drawn again, it is the same every time.",))
+            return SampleView(
+                index, tuple(large), raw=raw, notes=("Loading it again returns the same values every time.",)
+            )
         return SampleView(index, tuple(large), tuple(again), raw)
 
 

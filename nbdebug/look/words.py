@@ -37,8 +37,8 @@ def _lookup(tokenizer: Any) -> Words:
     raise BadInput(
         f"it is a {type(tokenizer).__name__}",
         where="tokenizer",
-        expected="a tokenizer, a vocabulary (a list of words, or a dict), or a function from an id to a word",
-        do="write tokenizer=vocabulary.__getitem__, or leave it out to see the ids",
+        expected="a tokenizer, a vocabulary (a list of tokens, or a dict), or a function from a token id to a token",
+        do="write tokenizer=vocabulary.__getitem__, or omit it to see the ids",
     )
 
 

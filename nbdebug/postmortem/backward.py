@@ -40,16 +40,16 @@ def _second(error: str, scene: Scene) -> Found:
             path, _, name = held[0].rpartition(".")
             return {
                 "where": path or "model",
-                "detail": f"{held[0]} keeps the graph of the batch before",
+                "detail": f"{held[0]} keeps the autograd graph of the previous batch",
                 "fits": [f"self.{name} = self.{name}.detach()"],
             }
     carried = [name for name, value in _variables(scene) if _has_graph(value) and not _is(value, scene.backward_of)]
     if carried:
         return {
-            "detail": f"{' and '.join(carried[:3])} still {'carries' if len(carried) == 1 else 'carry'} a graph",
+            "detail": f"{' and '.join(carried[:3])} still {'has' if len(carried) == 1 else 'have'} an autograd graph",
             "fits": [f"{carried[0]} = {carried[0]}.detach()"],
         }
-    return {"detail": "this loss has been through backward before"}
+    return {"detail": "backward was already called on this loss"}
 
 
 def _no_grad(error: str, scene: Scene) -> Found:
@@ -62,25 +62,25 @@ def _no_grad(error: str, scene: Scene) -> Found:
             "fits": [f"{name}.requires_grad_(True)"],
         }
     if not torch.is_grad_enabled():
-        return {"detail": "gradients are switched off", "fits": ["torch.set_grad_enabled(True)"]}
+        return {"detail": "gradients are disabled", "fits": ["torch.set_grad_enabled(True)"]}
     lines = [line for frame, _ in scene.users for line in _lines_of(frame) if _CUTS.search(line)]
     for model in scene.models():
         lines += [line for _, line in _forward_lines(model) if _CUTS.search(line)]
     if lines:
-        return {"detail": f"these lines cut it off: {'; '.join(dict.fromkeys(lines[:4]))}"}
-    return {"detail": "the loss was not computed from the output of the model"}
+        return {"detail": f"these lines detach it: {'; '.join(dict.fromkeys(lines[:4]))}"}
+    return {"detail": "the loss is not computed from the output of the model"}
 
 
 def _in_place(error: str, scene: Scene) -> Found:
     """Name what was changed, and every line of the models' own forwards that changes something in place."""
     needed = re.search(r"\[([\d, ]*)\]\], which is output \d+ of (\w+)", error)
-    what = f"the value of shape ({needed[1]}) that {_operation(needed[2])} gave" if needed else "a value"
+    what = f"the tensor of shape ({needed[1]}) that {_operation(needed[2])} returned" if needed else "a tensor"
     lines = [(path, line) for model in scene.models() for path, line in _in_place_lines(model)]
     lines += [("", line) for frame, _ in scene.users for line in _writes(_source(frame))]
     if not lines or "leaf" in error:
-        return {"detail": f"{what} was changed after it was used"} if needed else {}
+        return {"detail": f"{what} was modified after it was used"} if needed else {}
     listed = "; ".join(f"{line} in {path}" if path else line for path, line in lines[:4])
-    return {"where": lines[0][0], "detail": f"{what} was changed after it was used; what writes in place is: {listed}"}
+    return {"where": lines[0][0], "detail": f"{what} was modified after it was used; in-place operations: {listed}"}
 
 
 def _not_a_number(error: str, scene: Scene) -> Found:
@@ -88,7 +88,7 @@ def _not_a_number(error: str, scene: Scene) -> Found:
     if loss is None:
         return {}
     name = scene.name_of(loss) or "loss"
-    return {"detail": f"{name} has the shape {tuple(loss.shape)}", "fits": [f"{name}.mean().backward()"]}
+    return {"detail": f"{name} has shape {tuple(loss.shape)}", "fits": [f"{name}.mean().backward()"]}
 
 
 def _operation(name: str) -> str:

@@ -38,10 +38,10 @@ def explain_error(exception: BaseException | None = None) -> ErrorExplanation:
     error = last_error() if exception is None else exception
     if not isinstance(error, BaseException):
         raise BadInput(
-            f"it is a {type(error).__name__}" if error is not None else "there was no error yet",
+            f"it is a {type(error).__name__}" if error is not None else "no exception was raised yet",
             where="explain_error",
-            expected="an exception, or a cell that failed before",
-            do="call it in the cell after the one that failed, or pass the exception that you caught",
+            expected="an exception, or an earlier cell that failed",
+            do="call it in the cell after the one that failed, or pass the caught exception",
         )
     scene, text = scene_of(error), f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     trial = _trial(error, text, scene)
@@ -111,8 +111,10 @@ def _devices(kind: str, scene: Scene) -> str:
     given = {str(tensor.device) for tensor in call.tensors}
     own = {str(parameter.device) for parameter in call.function.parameters()}
     if not own or given == own:
-        return f"it received values on {' and '.join(sorted(given))}" if len(given) > 1 else ""
-    return f"its parameters are on {' and '.join(sorted(own))}, and it received values on {' and '.join(sorted(given))}"
+        return f"it received tensors on {' and '.join(sorted(given))}" if len(given) > 1 else ""
+    return (
+        f"its parameters are on {' and '.join(sorted(own))}, and it received tensors on {' and '.join(sorted(given))}"
+    )
 
 
 def _found(stage: str, kind: str, error: str, scene: Scene) -> dict[str, Any]:

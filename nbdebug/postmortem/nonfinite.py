@@ -27,7 +27,7 @@ def about_nonfinite(scene: Scene) -> dict[str, Any]:
     bad, good = ([name for name, tensor in seen.items() if _is_finite(tensor) is wanted] for wanted in (False, True))
     if not bad:
         return {}
-    return {"detail": f"not finite: {_listed(bad, seen)}" + (f"; finite: {_listed(good, seen)}" if good else "")}
+    return {"detail": f"non-finite: {_listed(bad, seen)}" + (f"; finite: {_listed(good, seen)}" if good else "")}
 
 
 def _others(bad: list[str]) -> str:

@@ -16,12 +16,12 @@ _ABOUT_NAN = re.compile(r"isnan|isfinite|isinf|allclose.*nan")
 
 
 def last_error() -> BaseException | None:
-    """Give the newest error that nobody caught; IPython and Python leave it here."""
+    """Return the newest uncaught exception, as IPython and Python store it."""
     return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
 
 def mishap_in(error: BaseException) -> Mishap | None:
-    """Recognise the kind of an error by its message; an assertion without one by what it asserts."""
+    """Recognize the kind of an error by its message; an assertion without one by what it asserts."""
     if isinstance(error, NbdebugError):
         return None
     if isinstance(error, AssertionError) and _ABOUT_NAN.search(line_of(error)):
@@ -30,7 +30,7 @@ def mishap_in(error: BaseException) -> Mishap | None:
 
 
 def recognised(error: BaseException) -> Mishap | None:
-    """Recognise an error that has to do with torch: a module, a loss, a backward or a tensor is where it was raised.
+    """Recognize an error that has to do with torch: a module, a loss, a backward or a tensor is where it was raised.
 
     Other libraries say that shapes must match, too; there is nothing to explain about those.
     """

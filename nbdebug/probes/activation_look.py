@@ -41,7 +41,7 @@ class _Row:
 
 @probe
 def activation_look(twin: Twin, units: UnitActivity | None) -> ActivationLook:
-    """Run one batch and count the values of every layer, before and after its nonlinearity."""
+    """Record activation histograms of every layer on one batch."""
     batch = twin.batch()
     trace = Trace()
     with tapped(twin.model, after=trace.after, before=trace.before):
@@ -51,7 +51,7 @@ def activation_look(twin: Twin, units: UnitActivity | None) -> ActivationLook:
             twin.forward(batch)
     rows = _rows(trace)
     if not rows:
-        raise NotApplicable("no module of this model gives a tensor of real numbers that can be seen")
+        raise NotApplicable("no module of this model returns a real-valued tensor")
     edges, is_log = _edges([row.values for row in rows])
     known = {facts.path: facts for facts in units.layers} if units is not None else {}
     layers = tuple(_look(row, edges, known.get(row.layer)) for row in rows)

@@ -27,7 +27,7 @@ LABELLED, FEWEST = 400, 60  # samples whose class simple models predict
 
 @probe(quick=False)
 def augmentation(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Augmentation:
-    """Read some samples many times and see whether each can still be told from the others."""
+    """Load some samples repeatedly and test whether they stay distinguishable."""
     if not rereading.random:
         raise NotApplicable("reading a sample again returns the same values: there is no random augmentation")
     if rereading.target_random:
@@ -42,7 +42,7 @@ def augmentation(subject: Subject, samples: Samples, rereading: Rereading, contr
         with control.limit(SECONDS):
             for draw in range(READINGS):
                 for index in chosen:
-                    control.progress(len(parts) / (len(chosen) * READINGS), "reading augmented samples")
+                    control.progress(len(parts) / (len(chosen) * READINGS), "loading augmented samples")
                     parts.append(columns_of(reader.read(index, 1 + draw * 100_003 + index)))
     except OutOfTime:
         if control.is_over or len(parts) < 4 * len(chosen):

@@ -17,7 +17,7 @@ __all__ = ["bad_values"]
 
 @probe
 def bad_values(twin: Twin, sweep: LoaderSweep) -> BadValuesReach:
-    """Run the model on a sample with NaN or infinity in it, and see whether the result is finite all the same."""
+    """Run the model on a sample with NaN or Inf and test whether the output is finite."""
     ill = {role: [p for p in sweep.parts if p.role == role and p.bad] for role in ("input", "target")}
     if not any(ill.values()):
         return BadValuesReach(reason="all values are finite")
@@ -29,7 +29,7 @@ def bad_values(twin: Twin, sweep: LoaderSweep) -> BadValuesReach:
     except NbdebugError:
         raise
     except Exception as error:
-        return BadValuesReach(reason=f"the model does not run on such a sample: {type(error).__name__}: {error}")
+        return BadValuesReach(reason=f"the model fails on such a sample: {type(error).__name__}: {error}")
     return BadValuesReach(swallowed["input"], swallowed["target"])
 
 

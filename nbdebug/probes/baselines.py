@@ -30,14 +30,14 @@ SHUFFLES = 1000
 RELATED = 0.01  # as labels-unrelated-to-inputs judges it
 CLEAR = 0.6  # of the way from chance to perfect: twice what any check asks of a task that simple models can judge
 RARE = 0.02  # errors of the surest third; wrong labels would show there as everywhere else
-MODELS = ("nearest neighbours", "linear", "forest")
+MODELS = ("nearest neighbors", "linear", "forest")
 
 Tell = Callable[[float], None]
 
 
 @probe(quick=False)
 def baselines(samples: Samples, control: Control) -> Baselines:
-    """Let nearest neighbours, a linear model and a forest predict the labels of samples they have not seen."""
+    """Cross-validate baselines: nearest neighbors, a linear model and a random forest."""
     table = samples.train
     if table.kind not in ("classes", "numbers", "several") or table.labels is None:
         raise NotApplicable("the targets are not one value per sample")
@@ -70,7 +70,7 @@ def class_scores(
     """
     short = _main_directions(rows)
     models = {
-        "nearest neighbours": (KNeighborsClassifier(9), short),
+        "nearest neighbors": (KNeighborsClassifier(9), short),
         "linear": (LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), short),
         "forest": (RandomForestClassifier(80, min_samples_leaf=2, random_state=0, n_jobs=1), rows),
     }
@@ -89,7 +89,7 @@ def number_scores(
 ) -> dict[str, np.ndarray]:
     """Give for each simple model its predictions for samples it was not fitted on; the forest only where needed."""
     models = {
-        "nearest neighbours": (KNeighborsRegressor(7), _main_directions(rows)),
+        "nearest neighbors": (KNeighborsRegressor(7), _main_directions(rows)),
         "linear": (make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 4, 7))), rows),
         "forest": (
             RandomForestRegressor(60, min_samples_leaf=3, max_features=0.5, random_state=0, n_jobs=1), rows
@@ -117,12 +117,12 @@ def _for_classes(table: Table, control: Control) -> Baselines:
     counts = np.bincount(table.labels)
     kept = np.flatnonzero(counts[table.labels] >= 6)[:ROWS]  # rarer classes cannot be in every fold
     if len(kept) < FEWEST or len(np.unique(table.labels[kept])) < 2:
-        raise NotApplicable("too few samples of more than one class")
+        raise NotApplicable("too few samples, or only one class")
     used, labels = np.unique(table.labels[kept], return_inverse=True)
     scores = class_scores(
         table.rows[kept],
         labels,
-        lambda f: control.progress(f, "fitting simple models"),
+        lambda f: control.progress(f, "fitting baselines"),
         lambda found: _are_predicted(found, labels),
     )
     answers = {name: table_of.argmax(1) for name, table_of in scores.items()}
@@ -191,13 +191,13 @@ def _for_numbers(table: Table, control: Control) -> Baselines:
     columns = table.labels[:ROWS].reshape(min(len(table), ROWS), -1)
     varied = [i for i in range(columns.shape[1]) if columns[:, i].std() > 0][:3]
     if not varied:
-        raise NotApplicable("all targets are equal")
+        raise NotApplicable("all targets are identical")
     fits: dict[str, _Fit] = {}
     for number, column in enumerate(varied):
         values = columns[:, column]
 
         def tell(fraction: float, done: float = number / len(varied)) -> None:
-            control.progress(done + fraction / len(varied), "fitting simple models")
+            control.progress(done + fraction / len(varied), "fitting baselines")
 
         def is_clear(guess: np.ndarray, values: np.ndarray = values) -> bool:
             fit = _explained(guess, values)

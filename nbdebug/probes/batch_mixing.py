@@ -24,7 +24,7 @@ ADDED = 0.5  # of the features at most are about the whole batch where such numb
 
 @probe
 def batch_mixing(twin: Twin, trial: TrialRun) -> BatchMixing:
-    """Replace one sample of a batch and compare what the others get, in eval mode, module by module."""
+    """Replace one sample of a batch and compare the outputs of the others, module by module."""
     require_run(trial)
     samples = samples_of(twin)
     settle_and_shake(twin, samples)
@@ -91,13 +91,13 @@ def reference_run(twin: Twin, samples: Samples) -> tuple[Samples, Recording, boo
             raise
         except Exception:
             continue
-    raise NotApplicable("the model does not run in eval mode; see forward-fails")
+    raise NotApplicable("the model fails in eval mode; see forward-fails")
 
 
 def _changed(
     twin: Twin, samples: Samples, reference: Recording, whole: bool
 ) -> tuple[list[Recording], list[torch.Tensor]]:
-    """Replace one sample at a time, by its neighbour and by nonsense; what does not run or fit is left out."""
+    """Replace one sample at a time, by its neighbor and by nonsense; what does not run or fit is left out."""
     last = samples.count - 1
     variants: list[tuple[int, Batch]] = [(k, samples.replaced(k, k - 1)) for k in sorted({last, last // 2, 1})]
     variants += [(k, samples.distorted(k)) for k in sorted({last, last // 2})]
@@ -113,7 +113,7 @@ def _changed(
             runs.append(run)
             masks.append(torch.arange(samples.count) == index)
     if not runs:
-        raise NotApplicable("no sample can be replaced without changing the shape of the output")
+        raise NotApplicable("replacing any sample changes the shape of the output")
     return runs, masks
 
 
@@ -170,6 +170,6 @@ def _only_adds(
 
 
 def _uses_batch_statistics(twin: Twin, place: Place | None) -> bool:
-    """Whether the place is a batch normalisation that was told to keep no statistics of its own."""
+    """Whether the place is a batch normalization that was told to keep no statistics of its own."""
     module = dict(twin.model.named_modules()).get(place.path) if place is not None and not place.before else None
     return isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.track_running_stats

@@ -20,7 +20,7 @@ __all__ = ["batch_order"]
 
 @probe
 def batch_order(twin: Twin, trial: TrialRun) -> BatchOrder:
-    """Run the same samples in another order, in eval mode, and compare the answers sample by sample."""
+    """Permute a batch and compare the outputs sample by sample, in eval mode."""
     require_run(trial)
     samples = samples_of(twin)
     if samples.axis != 0 or not samples.sure or samples.batch.whole:

@@ -16,12 +16,12 @@ LEAST = 4  # different samples in a batch; fewer may meet again by chance
 
 @probe
 def batch_repeats(sweep: LoaderSweep) -> BatchRepeats:
-    """Compare the digests of the loader's first batches."""
+    """Compare hashes of the loader's first batches."""
     sweep.require()
     look = sweep.ordered
     keys = [key for key, distinct in zip(look.batch_keys, look.distinct, strict=True) if distinct >= LEAST]
     if len(look.sizes) == 1 and look.complete:
-        raise NotApplicable("the loader gives one batch only")
+        raise NotApplicable("the loader yields only one batch")
     if len(keys) < 3:
         raise NotApplicable(f"{len(keys)} batches of at least {LEAST} different samples: too few to compare")
     return BatchRepeats(

@@ -23,7 +23,7 @@ SECONDS = 10.0
 
 @probe(quick=False)
 def batch_scaling(twin: Twin, trial: TrialRun, control: Control) -> BatchScaling:
-    """Compare the loss of a batch with that of the batch twice over; if it sums, try a few steps with both rates."""
+    """Compare the loss of a batch with that of the batch repeated twice."""
     require_run(trial)
     batch = twin.batch()
     double = batch.select(torch.arange(batch.size).repeat(2))
@@ -33,7 +33,7 @@ def batch_scaling(twin: Twin, trial: TrialRun, control: Control) -> BatchScaling
         except NbdebugError:
             raise
         except Exception as error:  # a step that learns nothing in eval mode, a batch that cannot be doubled
-            raise NotApplicable(f"a batch twice as large does not run in eval mode ({type(error).__name__})") from None
+            raise NotApplicable(f"a batch of twice the size fails in eval mode ({type(error).__name__})") from None
     if not math.isfinite(once) or not math.isfinite(twice) or once == 0:
         raise NotApplicable("the loss is not a finite number")
     place = "train_step" if twin.train_step else "compute_loss" if twin.compute_loss else "loss_fn"

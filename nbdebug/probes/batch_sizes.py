@@ -26,7 +26,7 @@ LARGEST = 512  # samples; a batch is not doubled beyond
 
 @probe(quick=False)
 def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
-    """Run one sample, two, one fewer, half and twice as many, in both modes."""
+    """Run different batch sizes in train and eval mode."""
     require_run(trial)
     samples = samples_of(twin)
     own = samples.count

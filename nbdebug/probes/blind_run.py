@@ -26,7 +26,7 @@ LEAST = 24
 
 @probe(quick=False)
 def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> BlindRun:
-    """Learn the batch that was learned by heart again, with one sample's inputs for all."""
+    """Overfit the same batch with identical inputs for all samples."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     if not batch.has_target:
@@ -42,7 +42,7 @@ def blind_run(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -
         raise NotApplicable("all targets of the batch are equal")
     hurry(twin)
     blind = train_on(
-        twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "learning without inputs")
+        twin, _same_for_all(batch), _patience(overfit.curve), lambda f: control.progress(f, "training without inputs")
     )
     if twin.compute_loss is not None and one_answer_will_do(twin, batch):
         raise NotApplicable("a constant prediction is already optimal for the batch")

@@ -24,7 +24,7 @@ Tensors = dict[str, torch.Tensor]
 
 @probe
 def checkpoint_match(subject: Subject) -> CheckpointMatch:
-    """Compare every tensor of the model with its counterpart in the checkpoint, by name and by value."""
+    """Compare every tensor of the model with the checkpoint, by name and by value."""
     if subject.checkpoint is None:
         raise NotApplicable("no checkpoint was passed (checkpoint=…)")
     theirs = checkpoint_tensors(subject.checkpoint)

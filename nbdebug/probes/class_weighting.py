@@ -24,7 +24,7 @@ SURE = 0.7  # label smoothing still pulls there
 
 @probe
 def class_weighting(twin: Twin, sweep: LoaderSweep) -> ClassWeighting:
-    """Give every sample the same answer and compare the gradients of the classes."""
+    """Compare the gradients of the classes for identical outputs."""
     labels = sweep.class_labels()
     if len(labels) != 1 or len(sweep.targets) != 1:
         return ClassWeighting(reason="there is not one class per sample")

@@ -25,10 +25,10 @@ WORTH = 0.5  # of the way from chance to perfect: a column that goes less far al
 
 @probe(quick=False)
 def column_leak(samples: Samples, control: Control) -> ColumnLeak:
-    """Let each promising column predict the target alone, and all the others together without it."""
+    """Predict the target from each suspicious column alone, and from all others."""
     table = samples.train
     if table.labels is None or table.kind not in ("classes", "numbers"):
-        raise NotApplicable("the targets are not one answer for each sample")
+        raise NotApplicable("there is not exactly one target per sample")
     if table.target_is_input:
         raise NotApplicable("the target has the shape of the input")
     if len(table) < FEWEST or table.rows.shape[1] < 2:
@@ -38,7 +38,7 @@ def column_leak(samples: Samples, control: Control) -> ColumnLeak:
         kept = np.flatnonzero(np.bincount(labels)[labels] >= 6)
         rows, labels = rows[kept], np.unique(labels[kept], return_inverse=True)[1]
     if len(labels) < FEWEST or len(np.unique(labels)) < 2:
-        raise NotApplicable("too few samples with different answers")
+        raise NotApplicable("too few samples with different targets")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _search(table, rows, labels, control)
@@ -51,7 +51,7 @@ def _search(table: Table, rows: np.ndarray, labels: np.ndarray, control: Control
     tried = [c for place, c in enumerate(order) if place < 2 or promise[c] >= WORTH or not by_class]
     alone = {}
     for number, column in enumerate(tried):
-        control.progress(0.5 * number / TRIED, "letting single columns predict the target")
+        control.progress(0.5 * number / TRIED, "predicting the target from single columns")
         alone[column] = _score_alone(rows[:, [column]], labels, by_class)
     best = max(alone, key=lambda column: alone[column])
     group = [best]
@@ -135,7 +135,7 @@ def _together(rows: np.ndarray, labels: np.ndarray, by_class: bool, control: Con
     """Give the best score of simple models on these columns, and the probability of it by chance."""
 
     def tell(fraction: float) -> None:
-        control.progress(0.5 + 0.5 * fraction, "letting all other columns predict the target")
+        control.progress(0.5 + 0.5 * fraction, "predicting the target from all other columns")
 
     if not by_class:
         scores = [_explained(guess, labels) for guess in number_scores(rows, labels, tell).values()]

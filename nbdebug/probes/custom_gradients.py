@@ -26,7 +26,7 @@ SECONDS = 10.0
 
 @probe
 def custom_gradients(twin: Twin, trial: TrialRun, control: Control) -> CustomGradients:
-    """Call each function with a backward of its own again, on what it was given, and measure its slopes."""
+    """Compare custom backward functions with finite differences."""
     require_run(trial)
     twin.ready_to_train()
     whole = twin.batch()

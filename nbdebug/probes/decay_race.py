@@ -23,7 +23,7 @@ WORTH_A_RACE = 0.1  # the share of a step that decay makes, below which it canno
 
 @probe(quick=False)
 def decay_race(twin: Twin, trial: TrialRun, control: Control) -> DecayRace:
-    """Take one step with the decay given and one without; where decay counts, train both on for a while."""
+    """Compare training steps with and without weight decay."""
     require_run(trial)
     if twin.owns_optimizer:
         raise NotApplicable("no optimizer was passed")
@@ -38,7 +38,9 @@ def decay_race(twin: Twin, trial: TrialRun, control: Control) -> DecayRace:
     if dominance < WORTH_A_RACE:
         return DecayRace(decay, rate, dominance)
     held = race(twin, batches, twin.optimizer, STEPS, lambda f: control.progress(f / 2, "training with weight decay"))
-    loose = race(free, batches, free.optimizer, STEPS, lambda f: control.progress(0.5 + f / 2, "training without it"))
+    loose = race(
+        free, batches, free.optimizer, STEPS, lambda f: control.progress(0.5 + f / 2, "training without weight decay")
+    )
     return DecayRace(decay, rate, dominance, held, loose)
 
 

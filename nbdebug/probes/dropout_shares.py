@@ -26,7 +26,7 @@ Place = tuple[str, int, str]  # module, which of its calls, input or output
 
 @probe(quick=False)
 def dropout_shares(twin: Twin, trial: TrialRun, control: Control) -> DropoutShares:
-    """Run one batch in both modes and compare, at every module, the share of values that are all the same.
+    """Run one batch in train and eval mode and compare the fraction of constant values per module.
 
     Dropped values are zero, or another constant; so this sees dropout as a module and as a function alike.
     """

@@ -18,7 +18,7 @@ __all__ = ["epoch_order"]
 
 @probe
 def epoch_order(subject: Subject) -> EpochOrder:
-    """Lay out the indices of two passes without reading a sample."""
+    """Compare the sample order of two epochs without loading samples."""
     feed, total = subject.feed, subject.feed.total
     if feed.dataset is None or not total:
         raise NotApplicable("the samples have no index, so their order is unknown")

@@ -35,7 +35,7 @@ _KINDS = {
 
 @probe(quick=False)
 def eval_noise(twin: Twin, trial: TrialRun) -> EvalNoise:
-    """Run one batch in eval mode, twice with the same random numbers and once with others."""
+    """Run one batch repeatedly in eval mode, with the same and with another random seed."""
     require_run(trial)
     batch = twin.batch().head(64)
     with twin.mode(training=False), torch.no_grad():

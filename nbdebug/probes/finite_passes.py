@@ -29,7 +29,7 @@ SECONDS = 4.0
 
 @probe
 def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses:
-    """Run several batches in both modes and trace the first number that is not finite back to its birth."""
+    """Run several batches in both modes and locate the first non-finite value."""
     require_run(trial)
     twin.ready_to_train()
     batches, quiet, bad_inputs, trains = several_batches(twin, BATCHES), None, 0, True
@@ -39,7 +39,7 @@ def finite_passes(twin: Twin, trial: TrialRun, control: Control) -> FinitePasses
     for index, batch in enumerate(batches):
         if seen and time.monotonic() - begun > SECONDS:
             break
-        control.progress(index / len(batches), f"looking for NaN in batch {index}")
+        control.progress(index / len(batches), f"searching for NaN in batch {index}")
         for mode in modes:
             twin.model.zero_grad(set_to_none=True)
             found, trains = _examine(twin, batch, index, mode) if not index else _tried(twin, batch, index, mode)

@@ -69,7 +69,7 @@ class _Recorder:
 
 @probe
 def first_pass(twin: Twin, trial: TrialRun) -> FirstPass:
-    """One forward and backward pass on one batch, everything measured."""
+    """Run one forward and backward pass on one batch."""
     require_run(trial)
     batch, recorder, training = twin.batch(), _Recorder(), twin.model.training
     twin.ready_to_train()
@@ -81,7 +81,7 @@ def first_pass(twin: Twin, trial: TrialRun) -> FirstPass:
         outcome.loss.backward()
     task = task_of(outcome.output, batch)
     choice = twin.loss_choice(outcome.output, batch) if twin.compute_loss is None else None
-    chance, reason = (None, "the loss is computed by your own function")
+    chance, reason = (None, "the loss is computed by a custom function")
     if choice is not None:
         chance, reason = chance_loss(choice.function, outcome.output, batch, task)
     return FirstPass(

@@ -1,4 +1,4 @@
-"""What arrives at the first weights, and does the model normalise it by itself?"""
+"""What arrives at the first weights, and does the model normalize it by itself?"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FEW = 32  # samples; how much of a change arrives shows in a few of them
 
 @probe
 def first_weights(twin: Twin, trial: TrialRun, control: Control) -> FirstWeights:
-    """Tap the first layers with weights over random samples, and see what a change of scale does to the model."""
+    """Measure the input scale of the first weighted layers on random samples."""
     require_run(trial)
     twin.ready_to_train()
     for parameter in twin.model.parameters():

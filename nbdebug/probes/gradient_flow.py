@@ -25,7 +25,7 @@ Measured = dict[str, list[tuple[float, float]]]  # path -> spread and gradient o
 
 @probe(quick=False)
 def gradient_flow(twin: Twin, trial: TrialRun, control: Control) -> GradientFlow:
-    """Run a batch forward and back, and measure signal, gradient and update at every layer with weights."""
+    """Measure activations, gradients and updates of every weighted layer on one batch."""
     require_run(trial)
     twin.ready_to_train()
     batch = twin.batch()

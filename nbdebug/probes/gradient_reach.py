@@ -25,13 +25,13 @@ GROUPS = 16  # modules whose influence is measured one by one
 
 @probe
 def gradient_reach(twin: Twin, trial: TrialRun, control: Control) -> GradientReach:
-    """Run several batches forward and back and follow the gradient to every parameter."""
+    """Run several batches forward and backward and trace the gradient to every parameter."""
     require_run(trial)
     twin.ready_to_train()
     named = _parameters(twin)
     batches, seen = twin.batches(BATCHES), Reached()
     for index, batch in enumerate(batches):
-        control.progress(index / (len(batches) + 2), "following the gradient")
+        control.progress(index / (len(batches) + 2), "tracing the gradient")
         watch_pass(twin, batch, named, seen, keep=index == 0)
     silent = [n for n, p in named.items() if p.requires_grad and not any(seen.norms[n])]
     waking = _wakes(twin, batches, {n: named[n] for n in silent if any(v is not None for v in seen.norms[n])})

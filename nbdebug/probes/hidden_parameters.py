@@ -25,7 +25,7 @@ Found = list[tuple[str, str, str, torch.Tensor]]
 
 @probe
 def hidden_parameters(twin: Twin, trial: TrialRun) -> HiddenParameters:
-    """Walk the graph of the loss to its leaves and look for those that nobody registered."""
+    """Search the autograd graph of the loss for unregistered parameters."""
     require_run(trial)
     twin.ready_to_train()
     of_model, of_loss = list(hidden_tensors(twin.model)), _of_loss(twin.loss_fn)
@@ -36,7 +36,7 @@ def hidden_parameters(twin: Twin, trial: TrialRun) -> HiddenParameters:
     for batch in twin.batches(BATCHES):
         loss = twin.run(batch).loss
         if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
-            raise NotApplicable("the loss carries no gradient")
+            raise NotApplicable("the loss has no gradient")
         given = {id(t) for t in tensors_in(batch.raw)}
         strangers |= {id(leaf) for leaf in _leaves(loss)} - known - given
         if candidates:

@@ -38,7 +38,7 @@ def layout_of(pictures: torch.Tensor) -> ImageLayout | None:
 
 
 def _along(pictures: torch.Tensor, axis: int) -> torch.Tensor:
-    """Give for each picture the difference of neighbours relative to that of any two places along one axis."""
+    """Give for each picture the difference of neighbors relative to that of any two places along one axis."""
     length = pictures.shape[axis]
     if length < 4:
         return torch.full((len(pictures),), float("nan"), dtype=torch.float64)
@@ -81,7 +81,7 @@ def _readings(pictures: torch.Tensor, channels: int, height: int, width: int) ->
     if height != width:
         turned = pictures.reshape(count, channels, width, height)
         if _repeats_at(pictures, height):
-            found.append(("width and height exchanged", turned))
+            found.append(("width and height swapped", turned))
         if 2 <= channels <= 16:
             last = pictures.reshape(count, width, height, channels).permute(0, 3, 1, 2)
             found.append(("width × height × channels", last))

@@ -31,7 +31,7 @@ EXPLAINED = 0.99  # of the variance of the targets
 
 @probe(quick=False)
 def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> InformationCuts:
-    """Exchange what narrow layers give between samples: where the answers are exchanged too, all flows through."""
+    """Swap the outputs of narrow layers between samples to find bottlenecks."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     with twin.mode(training=False):
@@ -56,7 +56,7 @@ def information_cuts(twin: Twin, trial: TrialRun, control: Control) -> Informati
     if not cuts:
         return InformationCuts((), kind)
     race(
-        twin, [batch], plain_adam(twin, RATE), STEPS, lambda f: control.progress(f, "learning through the narrow layer")
+        twin, [batch], plain_adam(twin, RATE), STEPS, lambda f: control.progress(f, "training through the narrow layer")
     )
     fit = fit_asked_for(twin, batch)
     return InformationCuts(cuts, kind, fit.value if fit else None, fit.measure if fit else "", batch.size)

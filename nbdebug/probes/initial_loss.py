@@ -27,7 +27,7 @@ STEPS, ROUND = 40, 4
 
 @probe
 def initial_loss(twin: Twin, response: LossResponse) -> InitialLoss:
-    """Hand the loss answers that know nothing, and compare with what the model says, trained and with fresh weights."""
+    """Compare the initial loss with chance level, also after re-initialization."""
     twin.ready_to_train()
     box = open_box(twin, twin.batch())
     known = {head.name: head for head in response.heads}

@@ -23,7 +23,7 @@ TANH_GAIN = 5 / 3  # the largest of the usual gains, torch.nn.init.calculate_gai
 
 @probe
 def initial_weights(twin: Twin, subject: Subject, trial: TrialRun) -> InitialWeights:
-    """Measure every weight matrix of the layers that are called, and say whether the model is fresh."""
+    """Measure the scale of every weight matrix and test whether the model is untrained."""
     require_run(trial)
     calls = list({call.path: call for call in weighted_calls(traced(twin, twin.batch()))}.values())
     facts = [fact for call in calls for fact in _facts(call, is_head=call is calls[-1])]

@@ -34,7 +34,7 @@ Outputs = list[torch.Tensor]
 
 @probe(quick=False)
 def input_influence(twin: Twin, trial: TrialRun, control: Control) -> InputInfluence:
-    """Exchange one input, or one column of it, between the samples and see whether anything changes."""
+    """Permute each input and column between samples and compare the outputs."""
     require_run(trial)
     twin.ready_to_train()
     jittered(twin.model)  # what begins at zero on purpose lets influence through after one step

@@ -22,16 +22,16 @@ __all__ = ["REPAIRS", "label_trials"]
 SAMPLES = 12
 VALUES = 8
 REPAIRS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "class ids as 64-bit integers (target.long())": lambda t: t.long(),
-    "class ids instead of one-hot rows (target.argmax(1))": lambda t: t.argmax(1) if t.dim() > 1 else t,
-    "labels that count from 0 (target - 1)": lambda t: (t - 1).long(),
-    "real numbers (target.float())": lambda t: t.float(),
+    "int64 class indices (target.long())": lambda t: t.long(),
+    "class indices instead of one-hot rows (target.argmax(1))": lambda t: t.argmax(1) if t.dim() > 1 else t,
+    "zero-based labels (target - 1)": lambda t: (t - 1).long(),
+    "float targets (target.float())": lambda t: t.float(),
 }
 
 
 @probe
 def label_trials(twin: Twin, sweep: LoaderSweep) -> LabelTrials:
-    """Give the loss labels from outside of its classes, and see what it does with each."""
+    """Test how the loss handles labels outside the class range."""
     sweep.require()
     if len(sweep.targets) != 1:
         raise NotApplicable("the batch has no separate target, or several")

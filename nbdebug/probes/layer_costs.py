@@ -53,7 +53,7 @@ class _Meter:
 
 @probe
 def layer_costs(twin: Twin, control: Control) -> LayerCosts:
-    """Run one batch a few times and measure shapes, time, operations and memory of every module."""
+    """Measure output shape, time, FLOPs and memory of every module on one batch."""
     batch = twin.batch()
 
     def run() -> None:

@@ -29,12 +29,12 @@ SAMPLES = 16
 
 @probe(quick=False)
 def linearity(twin: Twin, trial: TrialRun) -> Linearity:
-    """Mix pairs of samples and compare the answer with the mixed answers, in eval mode and double precision."""
+    """Test whether the model is linear by mixing pairs of samples, in eval mode and float64."""
     require_run(trial)
     twin.model.eval()
     batch = twin.batch().head(SAMPLES)
     if batch.size < 3:
-        raise NotApplicable(f"the batch has {batch.size} samples; at least 3 are needed to mix them")
+        raise NotApplicable(f"the batch has {batch.size} samples; at least 3 are required")
     trace = traced(twin, batch)
     chain, touching = _pairs(trace)
     _shake(twin.model)
@@ -65,13 +65,13 @@ def _measured(twin: Twin, batch: Batch) -> tuple[float, float]:
         except Exception:  # a forward that makes float32 tensors itself, or does not take a mixture
             for tensor, data in narrow:
                 tensor.data = data
-    raise NotApplicable("the model does not run on mixtures of its inputs")
+    raise NotApplicable("the model fails on mixed inputs")
 
 
 def _answer(twin: Twin, batch: Batch) -> torch.Tensor:
     output = main_output(twin.forward(batch)) if twin.compute_loss is None else twin.run(batch).predicted
     if output is None or output.dim() == 0 or output.shape[0] != batch.size or output.is_complex():
-        raise NotApplicable("the model gives no tensor with one row for each sample")
+        raise NotApplicable("the model returns no tensor with one row per sample")
     return output.detach().double()
 
 
@@ -81,9 +81,9 @@ def _deviation(twin: Twin, batch: Batch) -> float:
     looked_up, plain = _lookups(twin, batch)
     _, turned = _lookups(twin, other)[0], _answer(twin, other)
     if float((plain - plain[:1]).abs().max()) <= 1e-9 * float(plain.abs().max()):
-        raise NotApplicable("the answer is the same for all samples")
+        raise NotApplicable("the output is identical for all samples")
     if float((plain - turned).abs().max()) <= 1e-9 * float(plain.abs().max()):
-        raise NotApplicable("the answers stay as they are when the samples exchange their inputs")
+        raise NotApplicable("the outputs do not change when the inputs are permuted")
     worst: dict[str, float] = {}
     for share in (*MIXES, *FAR_MIXES):
         mixed = _mixed_answer(twin, batch, other, looked_up, share).detach()

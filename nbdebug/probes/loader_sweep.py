@@ -20,7 +20,7 @@ __all__ = ["loader_sweep"]
 
 ORDERED_BATCHES = 64
 ORDERED_SAMPLES = 1024
-ORDERED_SHARE = 0.35  # of the time; the rest is for samples from all over the data set
+ORDERED_SHARE = 0.35  # of the time; the rest is for randomly chosen samples set
 FAILURES_KEPT = 20
 LARGE = 30_000_000  # values of large samples after which a part of the samples asked for is enough …
 PART = 16  # … namely this part
@@ -97,7 +97,7 @@ class _Order:
 
 @probe
 def loader_sweep(subject: Subject, control: Control) -> LoaderSweep:
-    """Look through the training data: the first batches in order, and samples from all over it."""
+    """Scan the training data: the first batches in order, and randomly chosen samples."""
     begin, feed = time.monotonic(), subject.feed
     until = begin + subject.sweep_seconds
     order, tally, failures = _Order(), _Tally(), list[Draw]()
@@ -139,7 +139,7 @@ def _look_in_order(
         tally.add(draw)
         if draw.batch is not None:
             order.add(draw.batch)
-        control.progress(0.3 * tally.seen / ORDERED_SAMPLES, f"{tally.seen} samples in the loader's own order")
+        control.progress(0.3 * tally.seen / ORDERED_SAMPLES, f"{tally.seen} samples in loader order")
         wanted = min(ORDERED_SAMPLES, subject.sweep_samples)
         enough = len(order.sizes) >= ORDERED_BATCHES or tally.has_enough(wanted)
         if draw.late or enough or time.monotonic() > until:
@@ -157,7 +157,7 @@ def _fill(
         failures += [draw] if draw.failures else []
         late = draw.late or time.monotonic() - begin > subject.sweep_seconds
         part = max(tally.seen / subject.sweep_samples, (time.monotonic() - begin) / subject.sweep_seconds)
-        control.progress(0.3 + 0.7 * min(part, 1.0), f"{tally.seen} samples from all over the data")
+        control.progress(0.3 + 0.7 * min(part, 1.0), f"{tally.seen} randomly chosen samples")
         if late or tally.has_enough(subject.sweep_samples):
             break
     return late

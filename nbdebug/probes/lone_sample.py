@@ -15,7 +15,7 @@ __all__ = ["lone_sample"]
 
 @probe
 def lone_sample(twin: Twin) -> LoneSample:
-    """Run the model in training mode on one sample, and on two."""
+    """Run the model in train mode on one sample, and on two."""
     twin.ready_to_train()
     batch = twin.batch()
     norms = [

@@ -23,7 +23,7 @@ __all__ = ["loss_gradient"]
 
 @probe
 def loss_gradient(twin: Twin, trial: TrialRun) -> LossGradient:
-    """Look at what the loss returns, and follow it back to the outputs and the parameters."""
+    """Inspect the loss and trace its gradient to the outputs and the parameters."""
     with as_far_as_it_runs(trial):
         return _followed(twin)
 
@@ -32,9 +32,9 @@ def _followed(twin: Twin) -> LossGradient:
     twin.ready_to_train()
     trainable = [p for p in twin.model.parameters() if p.requires_grad]
     if not trainable:
-        raise NotApplicable("no parameter of the model is trained")
+        raise NotApplicable("no parameter of the model requires a gradient")
     if twin.train_step is not None and twin.compute_loss is None:
-        raise NotApplicable("train_step computes the loss and goes backward itself; see step-never-taken")
+        raise NotApplicable("train_step computes the loss and its backward pass itself; see step-never-taken")
     watch = _Watch()
     with tapped(twin.model, after=watch.after):
         output, value = _raw(twin, twin.batch(), watch)

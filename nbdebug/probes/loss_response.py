@@ -30,7 +30,7 @@ FEW = 16  # samples of each batch; what outputs can be at all shows in a few of 
 
 @probe
 def loss_response(twin: Twin, trial: TrialRun, control: Control) -> LossResponse:
-    """Hand the loss made-up outputs, and the last layer made-up weights, and see what both can do."""
+    """Evaluate the loss on synthetic outputs, and the last layer with synthetic weights."""
     with as_far_as_it_runs(trial):
         return _asked(twin, control)
 
@@ -41,15 +41,15 @@ def _asked(twin: Twin, control: Control) -> LossResponse:
     box = open_box(twin, batches[0])
     few = [_few(box, batch) for batch in batches]
     if not box.heads:
-        raise NotApplicable("the model returns no tensor of real numbers")
+        raise NotApplicable("the model returns no real-valued tensor")
     heads = []
     for index, path in enumerate(box.heads):
-        control.progress(index / len(box.heads), "asking the loss about made-up outputs")
+        control.progress(index / len(box.heads), "evaluating the loss on synthetic outputs")
         family = recognise(box, path)
         if family.name != "constant" or (len(box.heads) == 1 and box.place != "model" and box.is_sole):
             heads.append(_head(twin, box, path, family, batches, few))
     if not heads:
-        raise NotApplicable("no single output of the model has an influence on the loss")
+        raise NotApplicable("no single output of the model affects the loss")
     given = {head.place for head in heads}
     inner = [item for item in over_samples(twin.model, few[0], box.answer) if item[0] not in {*given, "model"}]
     return LossResponse(

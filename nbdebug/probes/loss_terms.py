@@ -25,7 +25,7 @@ SECONDS = 10.0
 
 @probe
 def loss_terms(twin: Twin, trial: TrialRun, control: Control) -> LossTerms:
-    """Take the gradient of each term of the loss by itself, at the start and after some steps on one batch."""
+    """Compute the gradient of each loss term, at the start and after some training steps."""
     require_run(trial)
     twin.ready_to_train()
     batch = twin.batch()
@@ -33,7 +33,7 @@ def loss_terms(twin: Twin, trial: TrialRun, control: Control) -> LossTerms:
     steps = 0
     with control.limit(SECONDS):
         for steps in range(1, STEPS + 1):
-            control.progress(steps / STEPS, "training a little, to see which term moves the weights")
+            control.progress(steps / STEPS, "training briefly to compare the loss terms")
             if not math.isfinite(twin.plain_step(batch)):
                 break
     later, _ = _measured(twin, batch)
@@ -52,12 +52,12 @@ def _measured(twin: Twin, batch: Batch) -> tuple[dict[str, tuple[float, float, f
     rows = {name: _gradient(part, trained) for name, part in parts.items() if part.requires_grad}
     if len(rows) < 2:
         how = "pass loss_parts=lambda model, batch, loss_fn: {name: term, …}"
-        raise NotApplicable(f"the loss does not tell its terms; {how}")
+        raise NotApplicable(f"the loss terms are unknown; {how}")
     matrix, whole = torch.stack(list(rows.values()), 1), _gradient(total, trained)
     sizes = matrix.norm(dim=0).clamp_min(1e-30)  # terms of very different sizes are what this is about
     weights = torch.linalg.lstsq(matrix / sizes, whole[:, None]).solution[:, 0] / sizes
     if float((matrix @ weights - whole).norm()) > 0.05 * float(whole.norm()):
-        raise NotApplicable("the terms named do not add up to the loss, whatever their weights")
+        raise NotApplicable("no weighted sum of the given terms equals the loss")
     return {
         name: (float(w), float(parts[name].detach()), float(w.abs() * row.norm()))
         for (name, row), w in zip(rows.items(), weights, strict=True)
@@ -72,7 +72,7 @@ def _parts(twin: Twin, batch: Batch) -> tuple[torch.Tensor, dict[str, torch.Tens
         named = twin.loss_parts(twin.model, batch.raw, twin.loss_for_user())
         parts, place = parts_of(dict(named)), "loss_parts"
     if not isinstance(total, torch.Tensor) or not total.requires_grad:
-        raise NotApplicable("the loss gives no gradient; see loss-not-differentiable")
+        raise NotApplicable("the loss has no gradient; see loss-not-differentiable")
     return total.mean(), parts, place
 
 

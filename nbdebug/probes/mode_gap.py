@@ -30,12 +30,12 @@ SECONDS = 10.0
 
 @probe(quick=False)
 def mode_gap(twin: Twin, trial: TrialRun, first: FirstPass, control: Control) -> ModeGap:
-    """Train shortly, let batch statistics settle, and compare the loss on the same batches in both modes."""
+    """Train briefly, update BatchNorm statistics, and compare the loss in train and eval mode."""
     require_run(trial)
     batches = twin.batches(min(BATCHES, max(2, SAMPLES // max(1, twin.batch().size))))
     given = _loss(twin, batches, True), _loss(twin, batches, False)
     if _same_in_both(twin, batches[0]):
-        raise NotApplicable("the model behaves the same in training and in eval mode")
+        raise NotApplicable("the model behaves identically in train and eval mode")
     twin.ready_to_train()
     steps = _train(twin, batches, control, lambda loss: given[0] - loss > ENOUGH * abs(given[0]))
     after = _loss(twin, batches, True), _loss(twin, batches, False)
@@ -57,7 +57,7 @@ def _train(
     try:
         with control.limit(SECONDS):
             for step in range(1, most + 1):
-                control.progress(0.8 * step / most, "training shortly to compare the modes")
+                control.progress(0.8 * step / most, "training briefly to compare train and eval mode")
                 losses.append(twin.plain_step(batches[step % len(batches)]))
                 if step % LOOK == 0 and step > LOOK and is_enough(max(losses[-len(batches) :])):
                     break
@@ -94,7 +94,7 @@ def _loss(twin: Twin, batches: list[Batch], training: bool) -> float:
     except NbdebugError:
         raise
     except Exception as error:
-        raise NotApplicable(f"the loss cannot be had in {'training' if training else 'eval'} mode: {error}") from None
+        raise NotApplicable(f"the loss cannot be computed in {'train' if training else 'eval'} mode: {error}") from None
     finally:
         for module, mode in modes:
             module.training = mode
@@ -112,7 +112,7 @@ def _same_in_both(twin: Twin, batch: Batch) -> bool:
 def _settle(twin: Twin, batches: list[Batch], control: Control) -> None:
     """Let running statistics catch up with the weights, which stay as they are."""
     for step in range(SETTLING):
-        control.progress(0.8 + 0.2 * step / SETTLING, "letting batch statistics settle")
+        control.progress(0.8 + 0.2 * step / SETTLING, "updating BatchNorm statistics")
         twin.run(batches[step % len(batches)])
 
 

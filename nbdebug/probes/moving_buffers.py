@@ -14,7 +14,7 @@ __all__ = ["moving_buffers"]
 
 @probe
 def moving_buffers(twin: Twin, ranks: Ranks) -> MovingBuffers:
-    """Make one pass in training mode and compare the buffers before and after."""
+    """Run one pass in train mode and compare the buffers before and after."""
     before = {name: buffer.detach().clone() for name, buffer in twin.model.named_buffers()}
     if not before:
         raise NotApplicable("the model has no buffers")

@@ -36,7 +36,7 @@ class _Sequence:
 
 @probe
 def next_tokens(twin: Twin, trial: TrialRun) -> FutureInfluence:
-    """Change the future of some sequences and compare what is said about their past, in eval mode."""
+    """Change future tokens of some sequences and compare the outputs for past ones, in eval mode."""
     require_run(trial)
     whole = twin.batch()
     _sequence(whole)
@@ -70,7 +70,7 @@ def _sequence(batch: Batch) -> _Sequence:
             elif same > AGREES and axis == 1 and not tensor.is_floating_point():
                 best.append(_Sequence(name, axis, length, same, False))
     if not best:
-        raise NotApplicable("the targets are not the next steps of an input")
+        raise NotApplicable("the targets are not shifted inputs")
     return max(best, key=lambda s: (s.shifted, s.agreement))
 
 
@@ -88,11 +88,11 @@ def _loss_shifts(twin: Twin, batch: Batch, found: _Sequence) -> bool:
     """Whether the loss compares each output with the next target itself: then the last output gets no gradient."""
     outcome = twin.run(batch)
     if outcome.predicted is None or not outcome.loss.requires_grad:
-        raise NotApplicable("the target is the input, and it cannot be seen whether the loss shifts it")
+        raise NotApplicable("the target is the input, and it is unknown whether the loss shifts it")
     (slope,) = torch.autograd.grad(outcome.loss, [outcome.predicted], allow_unused=True)
     axis = _time_axis(outcome, found) if slope is not None else None
     if slope is None or axis is None:
-        raise NotApplicable("the target is the input, and it cannot be seen whether the loss shifts it")
+        raise NotApplicable("the target is the input, and it is unknown whether the loss shifts it")
     last, before = slope.select(axis, found.length - 1), slope.narrow(axis, 0, found.length - 1)
     return bool((last == 0).all()) and bool((before != 0).any())
 

@@ -20,7 +20,7 @@ __all__ = ["norm_layers"]
 
 @probe
 def norm_layers(twin: Twin, subject: Subject) -> Norms:
-    """Run one batch in training mode and see what becomes of running statistics."""
+    """Run one batch in train mode and compare the running statistics."""
     layers = {path: module for path, module in paths_of(twin.model).items() if _normalises(module)}
     if not layers:
         raise NotApplicable("no module normalizes over the batch")
@@ -41,7 +41,7 @@ def norm_layers(twin: Twin, subject: Subject) -> Norms:
     again.model.train()
     failed = _fails(again, batch, look)
     if failed and batch.size > 1:
-        raise NotApplicable("the pass in training mode fails; see forward-fails")
+        raise NotApplicable("the pass in train mode fails; see forward-fails")
     moved = {path: _statistics(m) for path, m in paths_of(again.model).items() if path in layers}
     facts = [
         _facts(path, module, modes[path], before[path], moved[path], counted.get(path), batch.size)

@@ -17,7 +17,7 @@ __all__ = ["optimizer_coverage"]
 
 @probe
 def optimizer_coverage(subject: Subject) -> OptimizerCoverage:
-    """Compare the optimizer's tensors with the model's by identity; nothing is run and nothing is written."""
+    """Compare the optimizer's parameters with the model's parameters."""
     if subject.optimizer is None:
         raise NotApplicable("no optimizer was passed")
     named = {n: p for n, p in unwrap(subject.model).named_parameters() if p.requires_grad}

@@ -15,7 +15,7 @@ __all__ = ["optimizer_facts"]
 
 @probe
 def optimizer_facts(twin: Twin) -> OptimizerFacts:
-    """Read learning rate, momentum, betas, eps and decay of every group."""
+    """Read lr, momentum, betas, eps and weight decay of every parameter group."""
     name = "Adam" if twin.owns_optimizer else type(twin.optimizer).__name__
     return OptimizerFacts(name, tuple(_numbers(group) for group in twin.optimizer.param_groups), twin.owns_optimizer)
 

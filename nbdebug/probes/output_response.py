@@ -24,7 +24,7 @@ NOTHING = 1e-6  # relative change that float32 cannot tell from none
 
 @probe
 def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
-    """Compare the outputs of one batch with those of other inputs, module by module, in eval mode."""
+    """Compare the outputs for different inputs, module by module, in eval mode."""
     require_run(trial)
     samples = samples_of(twin)
     with twin.mode(training=False), torch.no_grad():
@@ -55,7 +55,7 @@ def output_response(twin: Twin, trial: TrialRun) -> OutputResponse:
 
 
 def _settled_statistics(twin: Twin, batch: Batch, whole: bool) -> bool:
-    """Let batch normalisation see the data: with the statistics it begins with, raw inputs may drive it to its ends."""
+    """Let batch normalization see the data: with the statistics it begins with, raw inputs may drive it to its ends."""
     if not any(getattr(module, "running_mean", None) is not None for module in twin.model.modules()):
         return False
     with twin.mode(training=True):
@@ -99,9 +99,9 @@ def _pair(twin: Twin, batch: Batch, others: list[Batch], whole: bool) -> list[Re
     if len(recordings) < 2:
         raise NotApplicable("there are no other inputs of the same shape to compare with")
     if any(is_bad(t) == "NaN" for r in recordings for t in r.outputs):
-        raise NotApplicable("the outputs hold NaN; see non-finite-forward")
+        raise NotApplicable("the outputs contain NaN; see non-finite-forward")
     if not any(t.is_floating_point() or t.is_complex() for t in recordings[0].outputs):
-        raise NotApplicable("the outputs are no real numbers")
+        raise NotApplicable("the outputs are not real-valued")
     return recordings
 
 

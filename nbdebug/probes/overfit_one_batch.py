@@ -21,18 +21,18 @@ SAMPLES = 16  # TheDeepChecker: 16 samples
 
 @probe(quick=False)
 def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
-    """Train on one small batch again and again, with the optimizer given, until the answer is clear."""
+    """Overfit a single small batch with your optimizer."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     hurry(twin)
-    curve = train_on(twin, batch, STEPS, lambda f: control.progress(0.7 * f, "learning one batch by heart"))
+    curve = train_on(twin, batch, STEPS, lambda f: control.progress(0.7 * f, "overfitting one batch"))
     swapped = _with_swapped_inputs(twin, batch)
     pair = None
     if not curve.learned and batch.size > 2:
         again = twin.fresh()
         hurry(again)
         pair = train_on(
-            again, _two_apart(batch), STEPS, lambda f: control.progress(0.7 + 0.3 * f, "learning two samples by heart")
+            again, _two_apart(batch), STEPS, lambda f: control.progress(0.7 + 0.3 * f, "overfitting two samples")
         )
     name = "Adam" if twin.owns_optimizer else type(twin.optimizer).__name__
     return Overfit(curve, batch.size, name, twin.owns_optimizer, pair, swapped)
@@ -40,7 +40,7 @@ def overfit_one_batch(twin: Twin, trial: TrialRun, control: Control) -> Overfit:
 
 @torch.no_grad()
 def _with_swapped_inputs(twin: Twin, batch: Batch) -> float | None:
-    """Give the loss of what was learned when each sample gets its neighbour's inputs; None where that cannot be."""
+    """Give the loss of what was learned when each sample gets its neighbor's inputs; None where that cannot be."""
     if not batch.has_target or batch.size < 2:
         return None
     turned = batch.map_inputs(lambda _, t: t.roll(1, 0) if t.dim() and len(t) == batch.size else t)

@@ -28,7 +28,7 @@ CALLS_AT_MOST = 40  # gradient accumulation may take a step only every so many c
 
 @probe
 def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
-    """Call the training step again and again and see what becomes of gradients, weights and memory."""
+    """Run your training step repeatedly and track gradients, weights and memory."""
     require_run(trial)
     if twin.train_step is None:
         raise NotApplicable("no train_step was passed, so the loop cannot be observed")
@@ -39,7 +39,7 @@ def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
     outside = [p.detach().clone() for p in notes.others]
     try:
         while len(calls) < CALLS or (notes.steps_taken < 3 and len(calls) < CALLS_AT_MOST):
-            control.progress(len(calls) / CALLS_AT_MOST, "calling your training step")
+            control.progress(len(calls) / CALLS_AT_MOST, "running your training step")
             calls.append(notes.call(batches[len(calls) % len(batches)]))
     except NbdebugError:
         raise
@@ -54,7 +54,7 @@ def own_loop(twin: Twin, trial: TrialRun, control: Control) -> Loop:
 
 @probe
 def clipping(loop: Loop) -> Clipping:
-    """Give the norms of the gradient before and after whatever changes it between backward and step."""
+    """Compare the gradient norm after backward with the one at the optimizer step."""
     loop.require()
     calls = [call for call in loop.calls if call.steps and call.raw_norm > 0 and call.used_norm > 0]
     return Clipping("train_step", tuple((call.raw_norm, call.used_norm) for call in calls))
@@ -62,7 +62,7 @@ def clipping(loop: Loop) -> Clipping:
 
 @probe
 def loop_facts(loop: Loop) -> LoopFacts:
-    """Count what the calls of the training step did."""
+    """Count the backward passes, steps and gradients of your training step."""
     calls = loop.calls
     dirty = [call for call in calls if call.leftover > 0]
     alike = all(call.steps == 1 == call.backwards for call in calls)

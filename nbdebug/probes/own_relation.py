@@ -32,10 +32,10 @@ LOOKS = 12  # how often the training is interrupted to see whether the answer is
 def own_relation(
     twin: Twin, samples: Samples, simple: Baselines | None, trial: TrialRun, control: Control
 ) -> OwnRelation:
-    """Train on some samples, and see on others whether their own targets fit better than those of other samples."""
+    """Train on some samples, and test on others whether targets match their own inputs."""
     require_run(trial)
     if simple is not None and simple.p < 0.01:  # as the check judges it
-        raise NotApplicable("simple models find the relation")
+        raise NotApplicable("baselines already predict the targets")
     if samples.train.kind == "none" or samples.train.target_is_input:
         raise NotApplicable("there is no target separate from the input")
     if twin.subject.whole_batches:
@@ -87,7 +87,7 @@ def _batches(twin: Twin, control: Control) -> list[Batch]:
         subject.wrap,
         count=SAMPLES,
         seconds=SECONDS / 4,
-        tell=lambda f: control.progress(0.2 * f, "drawing samples"),
+        tell=lambda f: control.progress(0.2 * f, "loading samples"),
     )
     batches = [part.batch.to(twin.device) for part in parts]
     full = max((batch.size for batch in batches), default=0)
@@ -98,7 +98,7 @@ def _train(twin: Twin, learned: list[Batch], judged: list[Batch], course: _Cours
     """Train until unseen samples are predicted, or those trained on are known by heart, or steps and time are over."""
     pause = 3 * len(learned)
     for step in range(STEPS):
-        control.progress(0.2 + 0.8 * step / STEPS, "training on some samples to predict the others")
+        control.progress(0.2 + 0.8 * step / STEPS, "training on some samples to predict others")
         course.losses.append(twin.plain_step(learned[step % len(learned)]))
         if (step + 1) % pause == 0:
             pause = max(pause, (step + 1) // LOOKS // len(learned) * len(learned))

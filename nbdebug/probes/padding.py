@@ -58,12 +58,12 @@ class _Padded:
 
 @probe
 def padding(twin: Twin, trial: TrialRun) -> PaddingTrial:
-    """Find padding at the ends of sequences, cut it off sample by sample, and compare the predictions."""
+    """Remove the padding of each sequence and compare the predictions."""
     require_run(trial)
     batches = twin.batches(BATCHES)
     seen = [found for batch in batches for found in _padded_inputs(batch)]
     if not seen or not list(_padded_inputs(batches[0])):
-        raise NotApplicable("no input looks like sequences that are filled up to one length")
+        raise NotApplicable("no input looks like padded sequences")
     here = next(_padded_inputs(batches[0]))
     same = [found for found in seen if found.name == here.name]
     share = sum(found.share for found in same) / len(same)
@@ -114,7 +114,7 @@ def _influence(twin: Twin, batch: Batch, padded: _Padded) -> tuple[float | None,
         try:
             whole = main_output(twin.forward(batch))
             if whole is None or whole.shape[:1] != (batch.size,):
-                return None, "the model gives no output with one row for each sample"
+                return None, "the model returns no output with one row per sample"
             spread = float(whole.double().std(0).mean())
             for row in rows[:TRIED]:
                 alone = main_output(twin.forward(batch.select(torch.tensor([row]))))
@@ -123,7 +123,7 @@ def _influence(twin: Twin, batch: Batch, padded: _Padded) -> tuple[float | None,
         except NbdebugError:
             raise
         except Exception as error:
-            return None, f"the model does not run on shorter sequences ({type(error).__name__})"
+            return None, f"the model fails on shorter sequences ({type(error).__name__})"
     return (sorted(changes)[len(changes) // 2], "") if changes else (None, "no sample is shorter than the others")
 
 

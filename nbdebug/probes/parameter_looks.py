@@ -17,13 +17,13 @@ __all__ = ["parameter_looks"]
 
 @probe
 def parameter_looks(twin: Twin) -> ParameterLooks:
-    """Run one batch forward and back and take one step, and measure every parameter, gradient and update."""
+    """Take one training step and measure every parameter, gradient and update."""
     twin.ready_to_train()
     batch = twin.batch()
     twin.model.zero_grad(set_to_none=True)
     loss = twin.run(batch).loss
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        raise NotApplicable("the loss carries no gradient; see loss-not-differentiable")
+        raise NotApplicable("the loss has no gradient; see loss-not-differentiable")
     loss.backward()
     known = list(twin.model.named_parameters())
     before = [(p.detach().clone(), p.grad.detach().clone() if p.grad is not None else None) for _, p in known]

@@ -32,7 +32,7 @@ ANSWERED = 512  # samples, drawn at random, whose answers are judged
 
 @probe
 def practice(twin: Twin, control: Control) -> Practice:
-    """Train for a short while and see how well the answers are before and after."""
+    """Train briefly and compare the metric before and after."""
     seed = torch.initial_seed()  # of this run; set again after what making the twin has drawn
     seed_all(seed)
     asked = _asked(twin, control)
@@ -61,7 +61,7 @@ def _asked(twin: Twin, control: Control) -> list[Batch]:
         subject.wrap,
         count=ANSWERED,
         seconds=DRAW_SECONDS,
-        tell=lambda fraction: control.progress(0.1 * fraction, "drawing samples"),
+        tell=lambda fraction: control.progress(0.1 * fraction, "loading samples"),
     )
     return [item.batch.to(twin.device) for item in found]
 
@@ -74,7 +74,7 @@ def _batches(twin: Twin) -> list[Batch]:
         if time.monotonic() > end:
             break
     if not pool:
-        raise NotApplicable("the loader gives no batch")
+        raise NotApplicable("the loader yields no batch")
     start = int(torch.randint(len(pool), ()))
     return [pool[(start + index) % len(pool)] for index in range(min(BATCHES, len(pool)))]
 
@@ -85,7 +85,7 @@ def _train(twin: Twin, batches: list[Batch], control: Control) -> list[float]:
         twin.ready_to_train()
     worked, begun, losses = time.thread_time(), time.monotonic(), list[float]()
     for step in range(STEPS):
-        control.progress(0.1 + 0.9 * step / STEPS, "training for a short while")
+        control.progress(0.1 + 0.9 * step / STEPS, "training briefly")
         losses.append(_step(twin, batches[step % len(batches)].clone()))
         is_over = time.thread_time() - worked > SECONDS or time.monotonic() - begun > PATIENCE * SECONDS
         if is_over or is_clear(losses):

@@ -15,7 +15,7 @@ __all__ = ["ranks_met"]
 
 @probe
 def ranks_met(subject: Subject, control: Control) -> Ranks:
-    """Read what every process wrote about its model and its data when its diagnosis began."""
+    """Collect the model and data summaries of all ranks."""
     meeting = subject.meeting
     if meeting is None:
         raise NotApplicable("there is only one process")

@@ -24,7 +24,7 @@ CREEPING = 1e-4  # TheDeepChecker: updates below this share of the weights are s
 
 @probe(quick=False)
 def rate_trials(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control) -> RateTrials:
-    """Train on one batch at the learning rate in use, and at lower or higher ones only where that fails."""
+    """Train on one batch at the current learning rate, and at others if that fails."""
     require_run(trial)
     rate = learning_rate(twin)
     if isinstance(twin.optimizer, torch.optim.LBFGS) or rate <= 0:

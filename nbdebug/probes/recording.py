@@ -11,5 +11,5 @@ __all__ = ["recording"]
 
 @probe
 def recording() -> Recording:
-    """Read what nbdebug.watch recorded; outside of a watched training there is nothing to read."""
-    raise NotApplicable("no training was recorded; `with nbdebug.watch(model, optimizer) as live:` does, and judges it")
+    """Read the recording of nbdebug.watch."""
+    raise NotApplicable("no training run was recorded; use `with nbdebug.watch(model, optimizer) as live:`")

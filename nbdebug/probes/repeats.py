@@ -21,10 +21,10 @@ STEPS = 3
 
 @probe(quick=False)
 def repeats(twin: Twin, trial: TrialRun, rereading: Rereading | None, control: Control) -> Repeats:
-    """Take the same few training steps on two copies with the same seed, and compare losses and weights."""
+    """Repeat a few training steps on two copies with the same seed and compare them."""
     require_run(trial)
     if twin.how != "deepcopy":
-        raise NotApplicable("the model cannot be copied whole, so that two runs do not begin alike")
+        raise NotApplicable("the model cannot be copied completely, so two runs do not start equal")
     losses, weights = [], []
     for number, one in enumerate((twin, twin.fresh())):
         control.progress(number / 2, "training twice with the same seed")

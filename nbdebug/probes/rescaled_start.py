@@ -21,12 +21,12 @@ SUSPICIOUS = 2.5  # times above the band of the usual recipes, or as far below i
 
 @probe(quick=False)
 def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> RescaledStart:
-    """Train two copies for a few steps: one as it is, one with the odd layers brought to scale."""
+    """Train two copies for a few steps, one of them with rescaled weights."""
     odd = [w for w in weights.weights if w.std > 0 and _is_odd(w.excess, w.is_head)]
     if not odd or not weights.fresh:
         return RescaledStart((), (), ())
     batches, other = twin.batches(BATCHES), twin.fresh()
-    as_is = race(twin, batches, plain_adam(twin), STEPS, tell=lambda f: control.progress(f / 2, "training as it is"))
+    as_is = race(twin, batches, plain_adam(twin), STEPS, tell=lambda f: control.progress(f / 2, "training unchanged"))
     modules = dict(other.model.named_modules())
     with torch.no_grad():
         for weight in odd:
@@ -41,7 +41,7 @@ def rescaled_start(twin: Twin, weights: InitialWeights, control: Control) -> Res
         batches,
         plain_adam(other),
         STEPS,
-        tell=lambda f: control.progress(0.5 + f / 2, "training with weights to scale"),
+        tell=lambda f: control.progress(0.5 + f / 2, "training with rescaled weights"),
     )
     return RescaledStart(tuple(odd), as_is, rescaled)
 

@@ -27,12 +27,12 @@ Labels = list[torch.Tensor]
 
 @probe(quick=False)
 def sample_table(subject: Subject, control: Control) -> Samples:
-    """Draw samples at random from every split and lay them out as rows of numbers."""
+    """Sample every split at random and flatten the samples to rows."""
     others = [feed for feed in (subject.val_feed, subject.test_feed) if feed is not None]
     parts = 1 + len(others)
     train = _table(subject, subject.feed, control, 0.0, 1 / parts)
     if not len(train) or train.rows.shape[1] == 0:
-        raise NotApplicable("the samples cannot be laid out as rows of numbers (they differ in shape)")
+        raise NotApplicable("the samples cannot be flattened to rows (they differ in shape)")
     random = _is_random(subject)
     tables = [_table(subject, feed, control, (i + 1) / parts, 1 / parts) for i, feed in enumerate(others)]
     plain = None
@@ -51,7 +51,7 @@ def _table(subject: Subject, feed: Feed, control: Control, start: float, width: 
     begin, seconds = time.monotonic(), min(SECONDS, subject.sweep_seconds)
 
     def tell(fraction: float) -> None:
-        control.progress(start + width * fraction, f"drawing samples of {feed.name}")
+        control.progress(start + width * fraction, f"loading samples of {feed.name}")
 
     for part in drawn(feed, subject.wrap, count=min(ROWS, subject.sweep_samples), seconds=seconds, tell=tell):
         inputs.append(columns_of(part.batch))

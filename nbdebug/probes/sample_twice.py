@@ -21,10 +21,10 @@ SECONDS = 8.0
 
 @probe(quick=False)
 def sample_twice(subject: Subject, control: Control) -> Rereading:
-    """Read the same samples three times with the same random numbers, and once with others, on fresh copies."""
+    """Load the same samples several times, with the same and with another random seed."""
     first, second = (fresh_reader(subject.feed, subject.wrap) for _ in range(2))
     if first is None or second is None:
-        raise NotApplicable("samples cannot be read by index")
+        raise NotApplicable("samples cannot be loaded by index")
     if not first.is_copy:
         raise NotApplicable("the dataset is too large to copy, and reading may modify it")
     total = subject.feed.total or 0
@@ -33,7 +33,7 @@ def sample_twice(subject: Subject, control: Control) -> Rereading:
     tally, before = _Tally(), first.stored()
     with control.limit(SECONDS):
         for number, index in enumerate(order[:half]):
-            control.progress(number / half, "reading samples again")
+            control.progress(number / half, "loading samples again")
             tally.look(first, second, index, order[min(half + number, len(order) - 1)])
     after = first.stored()
     changed = sum(a != b for a, b in zip(before, after, strict=False))

@@ -22,11 +22,11 @@ SECONDS = 10.0
 
 @probe
 def schedule(twin: Twin, control: Control) -> Schedule:
-    """Step a copy of the scheduler as often as a training would and note the learning rates."""
+    """Step a copy of the scheduler through a training run and record the learning rates."""
     if twin.scheduler is None:
         return _within_the_step(twin, control)
     if isinstance(twin.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise NotApplicable("the scheduler follows a metric, so its future is not known")
+        raise NotApplicable("the scheduler depends on a metric, so it cannot be simulated")
     _as_it_stands(twin)
     rates = [max(each) for each in rates_ahead(twin.optimizer, twin.scheduler, twin.control)]
     return Schedule(type(twin.scheduler).__name__, tuple(rates), twin.subject.feed.batch_count)
@@ -42,18 +42,18 @@ def _as_it_stands(twin: Twin) -> None:
 def _within_the_step(twin: Twin, control: Control) -> Schedule:
     """Call the user's step on one batch again and again, where a few calls show that it changes the learning rate."""
     if twin.train_step is None or control.quick:
-        raise NotApplicable("no scheduler was given")
+        raise NotApplicable("no scheduler was passed")
     _as_it_stands(twin)
     twin.ready_to_train()
     batch, rates = twin.batch(), [max(rates_now(twin.optimizer))]
     try:
         with control.limit(SECONDS):
             for call in range(CALLS):
-                control.progress(call / CALLS, "watching the learning rate of your step")
+                control.progress(call / CALLS, "recording the learning rate of your training step")
                 twin.user_step(batch.clone())
                 rates.append(max(rates_now(twin.optimizer)))
                 if call + 1 == GLANCE and len(set(rates)) == 1:
-                    raise NotApplicable("no scheduler was given, and your train_step leaves the learning rate alone")
+                    raise NotApplicable("no scheduler was passed, and train_step does not change the learning rate")
     except OutOfTime:
         if control.is_over:
             raise

@@ -22,13 +22,13 @@ MOST_COLUMNS = 256  # for the forest
 
 @probe
 def shift(samples: Samples, control: Control) -> Shifts:
-    """Compare means, scales and labels column by column, and let a forest try to tell the splits apart."""
+    """Compare the splits column by column, and train a random forest to distinguish them."""
     if not samples.others:
         raise NotApplicable("there is no validation or test loader to compare with")
     train = samples.clean
     usable = [t for t in samples.others if len(t) >= FEWEST and t.columns == train.columns]
     if not usable or len(train) < FEWEST:
-        raise NotApplicable(f"fewer than {FEWEST} samples of a split, or splits of different shape")
+        raise NotApplicable(f"a split has fewer than {FEWEST} samples, or the splits differ in shape")
     pairs = []
     for number, table in enumerate(usable):
         control.progress(number / len(usable), f"comparing {table.name} with the training data")
@@ -141,7 +141,7 @@ def _tell_apart(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 
 def _channels_swapped(train: Table, other: Table) -> bool:
-    """Whether the colour channels of one split fit those of the other only in reversed order."""
+    """Whether the color channels of one split fit those of the other only in reversed order."""
     if train.images is None or train.images[0] != 3 or train.images != other.images:
         return False
     first = train.groups.index(train.groups[0])

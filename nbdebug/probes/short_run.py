@@ -28,7 +28,7 @@ FIXED_BATCHES = 4  # quality is measured on these before and after, and the trai
 
 @probe(quick=False)
 def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
-    """Train for a short while over a few batches and compare before and after on the same samples."""
+    """Train briefly on a few batches and compare before and after."""
     require_run(trial)
     loading, raw = _timed_draw(twin)
     batches = [twin.subject.wrap(item).to(twin.device) for item in raw]
@@ -55,13 +55,13 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
 
 @probe
 def pace(run: ShortRun) -> Pace:
-    """Say where the time of a step goes."""
+    """Measure the time of data loading and of the training step."""
     return Pace(run.loading_seconds, run.training_seconds, run.workers)
 
 
 @probe
 def update_ratios(run: ShortRun) -> UpdateRatios:
-    """Say how much a step changes each weight matrix."""
+    """Measure the relative update of each weight matrix."""
     return UpdateRatios(run.ratios, run.loss_before, run.loss_after)
 
 
@@ -79,7 +79,7 @@ def _train(
     changes: dict[str, list[float]] = {}
     spent, started = 0.0, time.perf_counter()
     for step in range(STEPS):
-        control.progress(step / STEPS, "training for a short while")
+        control.progress(step / STEPS, "training briefly")
         before = _matrices(twin) if step < RATIO_STEPS else {}
         begun = time.perf_counter()
         losses.append(twin.plain_step(batches[step % len(batches)]))

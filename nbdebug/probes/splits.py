@@ -38,14 +38,14 @@ class _Digests:
 
 @probe
 def splits(subject: Subject, samples: Samples, control: Control) -> Splits:
-    """Look for the same samples, and for almost the same, in training data and held-out splits."""
+    """Search training and held-out data for duplicates and near-duplicates."""
     feeds = [feed for feed in (subject.val_feed, subject.test_feed) if feed is not None]
     if not feeds:
         raise NotApplicable("there is no validation or test loader to compare with")
     source, blind = subject.feed, ""
     if samples.random:
         plain = without_augmentation(subject.feed, feeds[0])
-        source, blind = plain or source, "" if plain else "training samples are changed at random when they are read"
+        source, blind = plain or source, "" if plain else "training samples are augmented at random"
     train = _digests(subject, source, samples.clean, control, 0.0, 0.5)
     pairs = []
     for number, feed in enumerate(feeds):

@@ -22,12 +22,12 @@ __all__ = ["step_modes"]
 
 @probe(quick=False)
 def step_modes(twin: Twin, trial: TrialRun) -> StepModes:
-    """Find the modules that behave differently in the two modes, and see how a training step sets them."""
+    """Find the modules that depend on train/eval mode, and the mode your training step sets."""
     require_run(trial)
     batch = twin.batch()
     handed, sensitive = bool(twin.model.training), _sensitive(twin.fresh(), batch)
     if not sensitive:
-        raise NotApplicable("the model behaves the same in training and in eval mode")
+        raise NotApplicable("the model behaves identically in train and eval mode")
     if twin.train_step is None:
         return StepModes(handed, sensitive, has_step=False)
     as_handed = _modes_in_step(twin, batch)

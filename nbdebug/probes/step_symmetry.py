@@ -21,7 +21,7 @@ ALIKE = 1e-4  # of the largest unit: rounding in sums of different order stays b
 
 @probe(quick=False)
 def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry:
-    """Find layers whose units are copies of each other, take a few plain steps, and look again."""
+    """Find layers with identical units, and test whether they stay identical during training."""
     require_run(trial)
     _rest(twin)
     batches = twin.batches(STEPS)
@@ -32,7 +32,7 @@ def step_symmetry(twin: Twin, trial: TrialRun, control: Control) -> StepSymmetry
         return StepSymmetry((), len(weights), 0)
     before = {key: w.detach().clone() for key, w in alike.items()}
     for step in range(STEPS):
-        control.progress(step / STEPS, "looking for units that stay alike")
+        control.progress(step / STEPS, "searching for units that stay identical")
         small_step(twin, batches[step % len(batches)])
     length = sum(float(p.detach().double().square().sum()) for p in twin.model.parameters()) ** 0.5 or 1.0
     layers = tuple(

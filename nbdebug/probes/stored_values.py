@@ -23,11 +23,11 @@ LEVELS = 8  # fewer different values than that may be meant
 
 @probe
 def stored_values(subject: Subject) -> StoredValues:
-    """Read some samples and follow their values from the arrays of the data set into the batch."""
+    """Trace values from the dataset's arrays into the batch."""
     feed = subject.feed
     dataset, total = feed.dataset, feed.total
     if dataset is None or not total or feed.gives_whole_batches:
-        raise NotApplicable("the samples cannot be read by index, so they cannot be compared with what is stored")
+        raise NotApplicable("the samples cannot be loaded by index, so they cannot be compared with the stored values")
     indices = torch.randperm(total)[:SAMPLES].tolist() if total <= 10_000_000 else list(range(SAMPLES))
     samples, batch = _read(subject, dataset, indices)
     given = {name: _numbers(tensor) for name, tensor in batch.inputs.items() if tensor.shape[:1] == (len(samples),)}
@@ -46,7 +46,7 @@ def _read(subject: Subject, dataset: Any, indices: list[int]) -> tuple[list[Any]
         samples = [dataset[i] for i in indices]
         return samples, subject.wrap(subject.feed.collate(samples))
     except Exception as error:
-        raise NotApplicable(f"some samples cannot be read ({type(error).__name__})") from error
+        raise NotApplicable(f"some samples cannot be loaded ({type(error).__name__})") from error
 
 
 def _numbers(value: Any) -> np.ndarray:

@@ -30,21 +30,21 @@ RESHAPES: dict[str, Reshape] = {
 
 @probe
 def target_alignment(twin: Twin) -> TargetAlignment:
-    """Change the target of one sample, the outputs held fixed, and see at whose outputs the loss then pulls."""
+    """Change the target of one sample and find which outputs get its gradient."""
     batch = twin.batch().head(SAMPLES)
     if len(batch.targets) != 1:
-        raise NotApplicable("the batch has no target of its own, or several")
+        raise NotApplicable("the batch has no separate target, or several")
     (name, target), size = next(iter(batch.targets.items())), batch.size
     if size < 3 or target.dim() == 0 or target.shape[0] != size or target.is_complex():
-        raise NotApplicable("the target has no rows of samples, or too few of them")
+        raise NotApplicable("the target has no batch dimension, or too few samples")
     try:
         with twin.mode(training=False):
             box = open_box(twin, batch)
         path, output = next((p, o) for p, o in box.heads.items() if o.shape[0] == size)
     except StopIteration:
-        raise NotApplicable("the output has no rows of samples") from None
+        raise NotApplicable("the output has no batch dimension") from None
     except Exception as error:
-        raise NotApplicable(f"the model gives no output to ask the loss about ({type(error).__name__})") from error
+        raise NotApplicable(f"the model returns no output for the loss ({type(error).__name__})") from error
     values = _outputs(output, target)
     alignment = TargetAlignment(
         name, tuple(output.shape), tuple(target.shape), _spill(box, path, values),

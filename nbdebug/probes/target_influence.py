@@ -18,13 +18,13 @@ __all__ = ["target_influence"]
 
 @probe
 def target_influence(twin: Twin, trial: TrialRun) -> TargetInfluence:
-    """Exchange each target for others, the outputs held fixed, and compare the losses."""
+    """Replace each target, with fixed outputs, and compare the losses."""
     require_run(trial)
     twin.ready_to_train()
     batches = twin.batches(3)
     box = open_box(twin, batches[0])
     if not batches[0].targets or not box.heads:
-        raise NotApplicable("the batch has no target of its own")
+        raise NotApplicable("the batch has no separate target")
     uses = [
         TargetUse(name, tuple(target.shape), influence_of_target(box, name), _fits(box, name, batches))
         for name, target in batches[0].targets.items()

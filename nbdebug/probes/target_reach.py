@@ -24,21 +24,21 @@ GRID = [*(-size for size in reversed(_SIZES)), 0.0, *_SIZES]
 
 @probe
 def target_reach(twin: Twin, trial: TrialRun) -> TargetReach:
-    """Look for the constant output that the loss likes best, for low and for high targets."""
+    """Find the constant output with the lowest loss, for low and for high targets."""
     require_run(trial)
     batch = twin.batch().head(SAMPLES)
     if len(batch.targets) != 1:
-        raise NotApplicable("the batch has no target of its own, or several")
+        raise NotApplicable("the batch has no separate target, or several")
     name, target = next(iter(batch.targets.items()))
     if not target.is_floating_point() or target.shape[:1] != (batch.size,) or batch.size < 8:
-        raise NotApplicable("the targets are not real numbers, one row for each of at least 8 samples")
+        raise NotApplicable("the targets are not real-valued, with one row for each of at least 8 samples")
     if bool(((target >= 0) & (target <= 1)).all()):
         raise NotApplicable("the targets lie between 0 and 1")
     with twin.mode(training=False):
         box = open_box(twin, batch)
     heads = [(path, output) for path, output in box.heads.items() if output.shape[0] == batch.size]
     if not heads:
-        raise NotApplicable("the output has no rows of samples")
+        raise NotApplicable("the output has no batch dimension")
     path, output = heads[0]
     order = target.flatten(1).mean(1).argsort() if target.dim() > 1 else target.argsort()
     quarter = max(2, batch.size // 4)
@@ -65,10 +65,10 @@ def _best(box: LossBox, path: Path, output: torch.Tensor, batch: Batch) -> float
 
     known = losses(GRID)
     if len(known) < len(GRID) // 2:
-        raise NotApplicable("the loss does not accept outputs of any size")
+        raise NotApplicable("the loss does not accept outputs of any magnitude")
     least, best = min(known)
     if abs(best) == GRID[-1] or least == max(known)[0]:
-        raise NotApplicable("no constant output is best for this loss")
+        raise NotApplicable("no constant output minimizes this loss")
     place = GRID.index(best)
     before, after = GRID[place - 1], GRID[place + 1]
     return min([(least, best), *losses([before + (after - before) * k / 10 for k in range(1, 10)])])[1]

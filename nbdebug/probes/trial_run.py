@@ -41,7 +41,7 @@ def trial_run(twin: Twin, control: Control) -> TrialRun:
     if failed is not None:
         if twin.train_step is not None and _own_step_runs(twin, batches[0]):
             raise NotApplicable(
-                f"your train_step runs, but the {failed.failed_at} pass does not run without it; pass compute_loss="
+                f"your train_step runs, but the {failed.failed_at} pass fails without it; pass compute_loss="
             )
         return failed
     later = None

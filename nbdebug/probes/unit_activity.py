@@ -27,14 +27,14 @@ MOSTLY = 0.6  # of the samples
 
 @probe(quick=False)
 def unit_activity(twin: Twin, trial: TrialRun, control: Control) -> UnitActivity:
-    """Run many batches in eval mode and keep, for every unit, what goes in and out of its activation."""
+    """Run many batches in eval mode and record the inputs and outputs of every activation."""
     require_run(trial)
     tallies: dict[str, _Tally] = {}
     seen, batches = 0, twin.batches(BATCHES)
     try:
         with control.limit(SECONDS), twin.mode(training=False):
             for index, batch in enumerate(batches):
-                control.progress(index / len(batches), "watching every unit")
+                control.progress(index / len(batches), "recording every unit")
                 if seen >= SAMPLES:
                     break
                 for activation in activations_in(traced(twin, batch), tallies if index else None):

@@ -29,14 +29,14 @@ Digests = list[list[bytes]]
 
 @probe
 def workers(subject: Subject, samples: Samples, rereading: Rereading, control: Control) -> Workers:
-    """Let two workers read the same samples in two epochs, and compare what random numbers they draw."""
+    """Compare the random numbers of two DataLoader workers over two epochs."""
     loader = subject.feed.loader
     if not isinstance(loader, DataLoader) or loader.num_workers < 2:
         raise NotApplicable("the loader has fewer than two workers")
     if not rereading.random:
-        raise NotApplicable("reading a sample again gives the same values, whoever reads it")
+        raise NotApplicable("loading a sample again returns the same values in every worker")
     if subject.device.type == "cuda" and loader.multiprocessing_context is None:
-        raise NotApplicable("worker processes are not started beside a device that is in use")
+        raise NotApplicable("worker processes are not started while a GPU is in use")
     indices = list(samples.train.indices[:SAMPLES])
     copied = Feed(loader, "loader")
     torch.manual_seed(1)  # each epoch draws a base seed from here, as a real loop does
@@ -72,7 +72,7 @@ def _epoch(subject: Subject, feed: Feed, indices: list[int], control: Control) -
     try:
         iterator = iter(reading)
         for raw in iterator:
-            control.progress(len(found) / len(twice), "two workers read the same samples")
+            control.progress(len(found) / len(twice), "loading the same samples in two workers")
             found.append(digests_of(subject.wrap(raw)))
     except (RuntimeError, AttributeError, TypeError, OSError, ImportError) as error:
         raise NotApplicable(f"two workers cannot be started here ({type(error).__name__}: {error})") from None

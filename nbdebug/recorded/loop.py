@@ -43,13 +43,13 @@ PATIENCE = 64  # passes without a step: gradients are accumulated over fewer
 
 @recorded
 def loop_facts_recorded(recording: Recording) -> LoopFacts:
-    """Count what the watched loop did: backward passes, steps, gradients that stayed, graphs that live on."""
+    """Count the backward passes, steps, accumulated gradients and retained graphs of the recorded loop."""
     tally = recording.tally
     waited = tally.training_passes if not tally.backwards else tally.backwards
     if tally.steps < LEAST and not (tally.steps == 0 and waited >= PATIENCE):
         raise NotApplicable(f"{tally.steps} steps were observed; {LEAST} are needed")
     if not tally.steps and tally.strangers and tally.backwards:
-        raise NotApplicable("the optimizer that steps holds another model; see parameters-missing-from-optimizer")
+        raise NotApplicable("the optimizer that steps belongs to another model; see parameters-missing-from-optimizer")
     idle = max(tally.steps_without_gradient, tally.steps_without_backward if not tally.backwards else 0)
     graphs, over = _kept_graphs(recording)
     return LoopFacts(
@@ -71,7 +71,7 @@ def loop_facts_recorded(recording: Recording) -> LoopFacts:
 
 @recorded
 def lost_passes_recorded(recording: Recording) -> LostPasses:
-    """Count the steps before which gradients were made and cleared again."""
+    """Count the steps whose gradients were cleared before the optimizer step."""
     counts = dict(recording.tally.lost_passes)
     judged = sum(counts.values())
     if judged < LEAST:
@@ -82,7 +82,7 @@ def lost_passes_recorded(recording: Recording) -> LostPasses:
 
 @recorded
 def optimizer_coverage_recorded(recording: Recording) -> OptimizerCoverage:
-    """Give which of the parameters that get gradients are held by the optimizers that step."""
+    """Compare the parameters that get gradients with those of the optimizers."""
     coverage = recording.coverage
     if coverage is None or max(recording.steps, sum(count for _, count in recording.tally.strangers)) < LEAST:
         raise NotApplicable(f"{recording.steps} steps were observed; {LEAST} are needed")
@@ -91,17 +91,19 @@ def optimizer_coverage_recorded(recording: Recording) -> OptimizerCoverage:
 
 @recorded
 def clipping_recorded(recording: Recording) -> Clipping:
-    """Give the norm of the gradient after the backward pass and as the optimizer took it, step by step."""
+    """Compare the gradient norm after backward with the one at the optimizer step."""
     raw, used = recording.gradient.exact, recording.used.exact
     if recording.tally.norms_compared < LEAST or len(raw) != len(used):
-        raise NotApplicable(f"gradients were compared at {recording.tally.norms_compared} steps; {LEAST} are needed")
+        raise NotApplicable(
+            f"gradients were compared at {recording.tally.norms_compared} steps; at least {LEAST} are required"
+        )
     pairs = zip(raw.values.tolist(), used.values.tolist(), strict=True)
     return Clipping("your loop", tuple(pair for pair in pairs if min(pair) > 0 and np.isfinite(pair).all()))
 
 
 @recorded
 def schedule_recorded(recording: Recording) -> Schedule:
-    """Give the highest learning rate of all groups, at places spread over the run."""
+    """Read the highest learning rate of all groups over the run."""
     known = [series.finite for series in recording.rates.values() if len(series.finite)]
     if not known or recording.steps < LEAST:
         raise NotApplicable("no learning rate was recorded")
@@ -114,7 +116,7 @@ def schedule_recorded(recording: Recording) -> Schedule:
 
 @recorded
 def pace_recorded(recording: Recording) -> Pace:
-    """Give the usual seconds of a step before its forward pass and from there on."""
+    """Compute the median time of data loading and of the training step."""
     times = {name: series.finite.values for name, series in recording.times.items()}
     if any(len(times.get(name, ())) < LEAST for name in ("data", "forward", "backward", "step")):
         raise NotApplicable(f"fewer than {LEAST} steps were timed")
@@ -126,10 +128,10 @@ def pace_recorded(recording: Recording) -> Pace:
 
 @recorded
 def batch_repeats_recorded(recording: Recording) -> BatchRepeats:
-    """Count how often the same batch was trained on, and how often in a row."""
+    """Count repeated batches, also in a row."""
     batches = recording.batches
     if batches.seen < 2 * LEAST:
-        raise NotApplicable(f"{batches.seen} batches could be told apart; {2 * LEAST} are needed")
+        raise NotApplicable(f"{batches.seen} distinct batches were recorded; at least {2 * LEAST} are required")
     return BatchRepeats(
         "batches that were trained on",
         batches.seen,
@@ -166,11 +168,11 @@ def makes_data(recording: Recording) -> bool:
 
 @recorded
 def step_modes_recorded(recording: Recording) -> StepModes:
-    """Say in which mode the model was while it trained."""
+    """Read the train/eval mode during training."""
     tally = recording.tally
     sensitive = tally.mode_modules
     if not sensitive:
-        raise NotApplicable("the model behaves the same in training and in eval mode")
+        raise NotApplicable("the model behaves identically in train and eval mode")
     if tally.steps < LEAST:
         raise NotApplicable(f"{tally.steps} steps were observed; {LEAST} are needed")
     mode = recording.training.values

@@ -27,7 +27,7 @@ STAYS = 4 * AROUND  # steps after which a loss that jumped and did not come back
 
 @recorded
 def loss_course(recording: Recording) -> LossCourse:
-    """Describe the loss by its level at the beginning, at the end and at best, by its scatter and by its spikes."""
+    """Summarize the loss curve: first, last and best loss, noise and spikes."""
     loss = recording.loss.finite
     if len(loss) < LEAST:
         raise NotApplicable(f"the loss of {len(loss)} steps is known; {LEAST} are needed")
@@ -74,14 +74,14 @@ def loss_course(recording: Recording) -> LossCourse:
 
 
 def _level(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """Give the mean and its standard error from the means of a few blocks, because neighbours resemble each other."""
+    """Give the mean and its standard error from the means of a few blocks, because neighbors resemble each other."""
     mean = float(np.average(values, weights=counts))
     blocks = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
     return mean, float(blocks.std(ddof=1) / math.sqrt(len(blocks))) if len(blocks) > 1 else math.inf
 
 
 def _scatter(loss: Series) -> float:
-    """Give the scatter of single steps, from the differences of neighbours and without regard to outliers."""
+    """Give the scatter of single steps, from the differences of neighbors and without regard to outliers."""
     if len(loss) < 3:
         return math.nan
     return float(1.4826 * np.median(np.abs(np.diff(loss.values))) / math.sqrt(2))

@@ -11,7 +11,7 @@ __all__ = ["moving_buffers_recorded", "ranks_recorded"]
 
 @recorded
 def ranks_recorded(recording: Recording) -> Ranks:
-    """Give what was gathered on rank 0."""
+    """Read the summaries gathered on rank 0."""
     if len(recording.ranks) < 2:
         raise NotApplicable("only one process was recorded")
     return Ranks(recording.ranks)
@@ -19,7 +19,7 @@ def ranks_recorded(recording: Recording) -> Ranks:
 
 @recorded
 def moving_buffers_recorded(recording: Recording) -> MovingBuffers:
-    """Give the buffers that changed while the training was watched."""
+    """Find the buffers that changed during training."""
     if len(recording.ranks) < 2 or not recording.steps:
         raise NotApplicable("only one process was recorded")
     return MovingBuffers(tuple(sorted({name for facts in recording.ranks for name in facts.moved})))

@@ -29,11 +29,11 @@ CHANGED = "predictions changed"  # the name under which the share of changed ans
 
 @recorded
 def first_bad_value(recording: Recording) -> FirstBadValue:
-    """Find the step at which the loss stopped to be finite, and the first module or gradient that shows it."""
+    """Find the first non-finite loss, and the first module or gradient with it."""
     loss = recording.loss
     known = loss.measured + loss.not_finite
     if not known:
-        raise NotApplicable("the loss was not seen; log it with live.log(loss=loss)")
+        raise NotApplicable("no loss was recorded; log it with live.log(loss=loss)")
     if loss.first_not_finite is None:
         return FirstBadValue(None, 0, recording.steps)
     first = loss.first_not_finite
@@ -81,7 +81,7 @@ def _first_sick(layer: LayerSeries) -> tuple[int, float] | None:
 
 @recorded
 def unit_activity_recorded(recording: Recording) -> UnitActivity:
-    """Find units that nothing trains any more, and activations that gave nothing but zeros in the last half."""
+    """Find dead units, and activations that were all zero in the second half of training."""
     owners = {parameter.layer for parameter in recording.parameters.values()}
     layers = [layer for layer in recording.layers.values() if layer.path not in owners and len(layer.zeros) >= LOOKS]
     if not layers and not recording.silent:
@@ -121,9 +121,9 @@ def _learns(loss: Series) -> bool:
 
 @recorded
 def prediction_changes(recording: Recording) -> PredictionChanges:
-    """Read how many answers about a fixed batch changed from look to look."""
+    """Read how many predictions on a fixed batch changed between measurements."""
     series = recording.scalars.get(CHANGED)
     if series is None or len(series.finite) < LOOKS:
-        raise NotApplicable("no fixed batch was followed; nbdebug.follow_predictions(live, inputs) does")
+        raise NotApplicable("no fixed batch was tracked; use nbdebug.follow_predictions(live, inputs)")
     known = series.finite
     return PredictionChanges(tuple(map(float, known.values)), tuple(map(int, known.steps)))

@@ -38,7 +38,7 @@ SETTLING = 0.1  # share of the steps at the beginning that are left out, because
 
 @recorded
 def weight_growth(recording: Recording) -> WeightGrowth:
-    """Compare the norm of every weight matrix at the beginning and at the end."""
+    """Compare the norm of every weight matrix at the start and at the end."""
     found = []
     for parameter in _matrices(recording):
         weight = parameter.weight.finite
@@ -55,25 +55,25 @@ def weight_growth(recording: Recording) -> WeightGrowth:
 
 @recorded
 def update_ratios_recorded(recording: Recording) -> UpdateRatios:
-    """Give the median update of every weight matrix, and the loss at both ends."""
+    """Compute the median update of every weight matrix, and the first and last loss."""
     loss = recording.loss.finite
     if len(loss) < LOOKS:
-        raise NotApplicable("the loss is not known, so that nothing can be said about what the steps achieve")
+        raise NotApplicable("the loss is unknown, so progress cannot be measured")
     ratios = [(p.name, _settled(p.update)) for p in _matrices(recording) if len(p.update) >= LOOKS]
     if not ratios:
-        raise NotApplicable(f"the step of no weight matrix was measured {LOOKS} times")
+        raise NotApplicable(f"no weight update was measured {LOOKS} times")
     tenth = max(3, len(loss) // 10)
     return UpdateRatios(tuple(ratios), float(loss.values[:tenth].mean()), float(loss.values[-tenth:].mean()))
 
 
 @recorded
 def gradient_reach_recorded(recording: Recording) -> GradientReach:
-    """Give which of the parameters that optimizers hold never got a gradient, and whether their layers took part."""
+    """Find the parameters that never got a gradient, and whether their layers ran."""
     coverage = recording.coverage
     if coverage is None or recording.steps < STEPS:
-        raise NotApplicable(f"{recording.steps} steps were recorded; {STEPS} are needed")
+        raise NotApplicable(f"{recording.steps} steps were recorded; at least {STEPS} are required")
     if len(coverage.waiting) == len(coverage.held):
-        raise NotApplicable("no gradient came to any parameter; see step-never-taken")
+        raise NotApplicable("no parameter got a gradient; see step-never-taken")
     waiting, found = set(coverage.waiting), []
     owners = [name.rpartition(".")[0] or "model" for name in coverage.held]
     for name, owner in zip(coverage.held, owners, strict=True):
@@ -97,7 +97,7 @@ def gradient_reach_recorded(recording: Recording) -> GradientReach:
 
 @recorded
 def gradient_flow_recorded(recording: Recording) -> GradientFlow:
-    """Estimate the gradient at every layer with weights, in the order of the model.
+    """Estimate the gradient at every weighted layer, in the order of the model.
 
     The gradient of a weight is that at the output times what came in, so that the size of what came in is divided out.
     """
@@ -109,7 +109,7 @@ def gradient_flow_recorded(recording: Recording) -> GradientFlow:
             at_output = mean / given.get(parameter.layer or "model", 1.0)
             layers.append(LayerFlow(parameter.layer or "model", math.nan, at_output, mean, _settled(parameter.update)))
     if not layers:
-        raise NotApplicable(f"the gradient of no weight matrix was measured {LOOKS} times")
+        raise NotApplicable(f"no weight gradient was measured {LOOKS} times")
     gradient = trend_of([layer.gradient for layer in reversed(layers)])
     return GradientFlow(tuple(layers), (), None, gradient, recording.optimizer)
 

@@ -1,4 +1,4 @@
-"""Two reports of the same model, before and after: what was fixed, what is new, what is still there."""
+"""Two reports of the same model, before and after: what was fixed, what is new, what is unchanged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Difference", "difference"]
 
 @dataclass(frozen=True)
 class Difference:
-    """What became of the findings of one report in a later one.
+    """The findings of one report compared with a later one.
 
-    `unseen` holds findings whose check did not run the second time: nobody knows whether they are gone.
+    `unseen` holds findings whose check did not run the second time: it is unknown whether they are fixed.
     """
 
     fixed: tuple[Finding, ...]
@@ -27,25 +27,25 @@ class Difference:
 
     @property
     def is_worse(self) -> bool:
-        """Whether there is an alarm that was not there before, or one that became graver."""
+        """Whether an alarm is new or has become more severe."""
         graver = any(after.severity == "bug" or not before.is_alarm for before, after in self.changed if after.is_alarm)
         return graver or any(finding.is_alarm for finding in self.new)
 
     def groups(self) -> Iterator[tuple[str, list[tuple[Finding, str]]]]:
-        """Walk what is worth saying, under headings, each finding with a remark."""
+        """Yield the findings under headings, each with a remark."""
         yield "Fixed", [(finding, "") for finding in self.fixed]
         yield "New", [(finding, "") for finding in self.new]
         yield "Changed", [(after, f"was {before.severity}") for before, after in self.changed]
-        yield "Still there", [(after, "") for _, after in self.still]
-        yield "Not looked at again", list(self.unseen)
+        yield "Unchanged", [(after, "") for _, after in self.still]
+        yield "Not rechecked", list(self.unseen)
 
     def headline(self) -> str:
-        """Count in one sentence."""
+        """Return the counts in one sentence."""
         counts = [f"{len(found)} {title.lower()}" for title, found in self.groups() if found]
-        return f"{', '.join(counts)}." if counts else "Nothing was found before or after."
+        return f"{', '.join(counts)}." if counts else "No findings before or after."
 
     def __str__(self) -> str:
-        """Give the text for a terminal."""
+        """Return the text for a terminal."""
         lines = [self.headline()]
         for title, found in self.groups():
             if found:
@@ -53,7 +53,7 @@ class Difference:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        """Give one line."""
+        """Return one line."""
         return f"<nbdebug difference: {self.headline()}>"
 
     def _repr_html_(self) -> str:
@@ -66,7 +66,7 @@ class Difference:
 
 
 def difference(before: Report, after: Report) -> Difference:
-    """Pair findings of the same check at the same place; several of those are paired in their order."""
+    """Match findings of the same check at the same place, in order."""
     left = list(after.findings)
     pairs: list[tuple[Finding, Finding]] = []
     gone: list[Finding] = []
@@ -93,10 +93,10 @@ def _place(finding: Finding) -> tuple[str, str]:
 
 
 def _why_unseen(check: str, report: Report) -> str:
-    """Say why a check gave no answer; empty where it did answer."""
+    """Return why a check has no result; empty if it has one."""
     result = next((result for result in report.results if result.check == check), None)
     if result is None:
-        return "the check was not run"
+        return "the check did not run"
     return f"{result.status}: {result.reason}" if result.status in ("skipped", "crashed") else ""
 
 

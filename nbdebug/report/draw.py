@@ -29,13 +29,13 @@ _LAYOUTS: dict[type[Exhibit], tuple[str, Callable[[Any], Sheet]]] = {
 
 
 def as_svg(exhibit: Exhibit, label: str) -> str:
-    """Draw an exhibit as markup that takes the colours of its page; empty where there is nothing to draw."""
+    """Draw an exhibit as markup that takes the colors of its page; empty where there is nothing to draw."""
     sheet = _laid_out(exhibit)
     return sheet.to_svg(label) if sheet else ""
 
 
 def as_svg_address(exhibit: Exhibit, label: str) -> str:
-    """Draw an exhibit as the address of an image, in a grey that can be read on light and on dark.
+    """Draw an exhibit as the address of an image, in a gray that can be read on light and on dark.
 
     A notebook that is not trusted, and sites that show notebooks, take markup apart but leave images alone.
     """

@@ -1,4 +1,4 @@
-"""Markdown that holds texts of the user's without obeying them, and the summary for pull requests."""
+"""Escape user text for Markdown, and render the summary for pull requests."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows
 # Every mark of punctuation becomes a character reference, which no dialect of markdown takes for syntax.
 _MARKS = re.compile(r"[!-,./:-@\[-`{-~]")
 _HARMLESS = ",.%:()=/'"  # within a line that begins with a word of ours; left as they are for those who read the source
-# These act on the rendered text: formulas, mentions of people and of issues. Inside <code> nobody looks for them.
+# These act on the rendered text: formulas, mentions of people and of issues. Inside <code> they have no effect.
 _LATE = re.compile(r"(?:\$|\\(?=[(\[{a-zA-Z])|@|#(?=\d))")
 
 
 def prose(text: object, limit: int = 1500) -> str:
-    """Give a text so that it reads as it is written, on one line, whatever it holds."""
+    """Escape a text so that it renders verbatim, on one line."""
     line = shortened(" ".join(str(text).split()), limit)
     parts = _LATE.split(line)
     marks = [f"<code>{_references(mark)}</code>" for mark in _LATE.findall(line)]
@@ -31,7 +31,7 @@ def prose(text: object, limit: int = 1500) -> str:
 
 
 def code(text: object, limit: int = 120) -> str:
-    """Give a name as code within a line or a cell of a table."""
+    """Return a name as code within a line or a cell of a table."""
     return f"<code>{_references(shortened(' '.join(str(text).split()), limit))}</code>"
 
 
@@ -41,25 +41,25 @@ def _references(text: str) -> str:
 
 
 def fence(text: str, language: str = "python") -> str:
-    """Give lines of code in a fence that is longer than any in the code."""
+    """Return lines of code in a fence that is longer than any in the code."""
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{ticks}{language}\n{shortened(text, 4000)}\n{ticks}"
 
 
 def table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Give a table; cells may hold markup that was made by `prose` or `code`."""
+    """Return a table; cells may hold markup that was made by `prose` or `code`."""
     lines = ["| " + " | ".join(map(str, columns)) + " |", "|" + " --- |" * len(columns)]
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
 def evidence(finding: Finding) -> str:
-    """Give the numbers of a finding as a table."""
+    """Return the evidence of a finding as a table."""
     rows = [(prose(key, 80), prose(figure(value), 400)) for key, value in finding.evidence.items()]
-    return table(("measured", "value"), rows) if rows else ""
+    return table(("measurement", "value"), rows) if rows else ""
 
 
 def rows_of(exhibit: Exhibit | None, most: int = 30) -> str:
-    """Give a table that a finding shows."""
+    """Return the table of a finding's exhibit."""
     if not isinstance(exhibit, Table) or not exhibit.columns or exhibit.is_left_out:
         return ""
     title = f"**{prose(exhibit.title)}**\n\n" if exhibit.title else ""
@@ -69,7 +69,7 @@ def rows_of(exhibit: Exhibit | None, most: int = 30) -> str:
 
 
 def remedies(finding: Finding, most: int | None = None) -> list[str]:
-    """Give what to try, and what came of it where it was tried on a copy, as paragraphs."""
+    """Return the fixes as paragraphs, with the outcome where one was tried on a copy."""
     parts: list[str] = []
     for item in finding.remedies[:most]:
         parts += [f"Try: {prose(item.says)}", fence(item.code) if item.code else ""]
@@ -79,28 +79,28 @@ def remedies(finding: Finding, most: int | None = None) -> list[str]:
 
 
 def said_table(view: Outline) -> str:
-    """Give what the user said, and what follows from it."""
+    """Return the user's answers, and what follows from them."""
     rows = [(prose(item.question, 300), prose(item.answer, 400), prose(item.follows, 600)) for item in view.said]
     return table(("question", "your answer", "what follows"), rows)
 
 
 def as_summary(report: Report) -> str:
-    """Give the report in the length of a comment on a pull request."""
+    """Return the report as a short comment for a pull request."""
     report = prepared(report)
     view = outline(report)
     parts = [f"## nbdebug: {prose(view.cause.headline if view.cause else verdict(report), 200)}", counts_line(report)]
     if view.cause:
         parts += _cause(view.cause)
     if view.others:
-        parts += ["### What else was found", _list(view.others)]
+        parts += ["### Other findings", _list(view.others)]
     if view.notes:
-        parts += [_folded(f"{plural(len(view.notes), 'note')}, no alarms", _list(view.notes))]
+        parts += [_folded(f"{plural(len(view.notes), 'note')} (information only)", _list(view.notes))]
     if view.said:
-        parts += ["### What you said", said_table(view)]
+        parts += ["### Your answers", said_table(view)]
     unseen = [f"- {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.skipped]
     unseen += [f"- crashed: {code(r.check)}: {prose(r.reason, 300)}" for r, _ in view.crashed]
     if unseen:
-        parts += [_folded("Not looked at, and why", "\n".join(unseen))]
+        parts += [_folded("Skipped checks and reasons", "\n".join(unseen))]
     if view.clean:
         parts += [_folded(f"{plural(len(view.clean), 'check')} clean", ", ".join(code(r.check) for r, _ in view.clean))]
     facts = [f"{prose(key, 80)} {prose(figure(value), 200)}" for key, value in report.environment.items()]
@@ -123,11 +123,11 @@ def _cause(cause: Card) -> list[str]:
 
 
 def made_in(place: Place | None, link: str = "") -> str:
-    """Name the line of code that made the part at fault, as a link where there is one; empty where it is not known."""
+    """Return the line of code that defines the module, as a link if there is one; empty if unknown."""
     if place is None:
         return ""
     name = prose(str(place), 120)
-    return f"Made in {f'[{name}]({link})' if link else name}" + (f": {code(place.text)}" if place.text else "")
+    return f"Defined in {f'[{name}]({link})' if link else name}" + (f": {code(place.text)}" if place.text else "")
 
 
 def _list(cards: Sequence[Card], most: int = 30) -> str:

@@ -1,4 +1,4 @@
-"""The report as a notebook: readable without running it, and able to repeat every check on the reader's own model."""
+"""The report as a notebook: readable without running it, and able to rerun every check on the reader's own model."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Link = Callable[[Place | None], str]
 PICTURE_BYTES = 3_000_000  # base64 makes 4 MB of it; GitHub shows no notebook that is much larger than that
 MOST_PICTURES = 40  # a reader who comes so far looks for something, and finds its numbers
 PLUG_IN = """\
-# Plug in your own things here, then run all cells.
+# Set your own objects here, then run all cells.
 model = None      # your torch.nn.Module
 loader = None     # your DataLoader
 loss_fn = None    # None: the loss is inferred
-optimizer = None  # None: Adam on a copy
+optimizer = None  # None: Adam, on a copy
 more = {}         # other arguments of nbdebug.diagnose, for example {"val_loader": val_loader}"""
 HOW = (
-    "Everything below is a record: nothing has to be run to read it. To repeat a check, plug in your model and your "
+    "This notebook holds saved results and can be read without running it. To rerun a check, set your model and your "
     "loader here and run the cells."
 )
 REPEAT = '''\
 def repeat(*checks):
-    """Run these checks again on a copy of the model."""
+    """Rerun these checks on a copy of the model."""
     if model is None or loader is None:
-        print("Plug in your model and your loader in the cell above, then run this cell again.")
+        print("Set model and loader in the cell above, then rerun this cell.")
         return None
     try:
         import nbdebug
@@ -55,9 +55,9 @@ def repeat(*checks):
 
 
 def as_notebook(report: Report, *, include_samples: bool = False, folder: Path | None = None) -> str:
-    """Give the report as the text of a valid .ipynb file, without widgets and without anything to load.
+    """Return the report as the text of a valid .ipynb file, without widgets or external resources.
 
-    With the folder that the file will lie in, it links to the user's own files as seen from there.
+    With the directory of the file, links to the user's files are relative to it.
 
     The file is written without nbformat, whose import takes longer than all the rest; the tests validate it.
     """
@@ -79,24 +79,24 @@ def _cells(report: Report, link: Link) -> Iterator[Cell]:
     yield _code(REPEAT.format(seed=_seed(report)), hidden=True)
     if view.cause:
         yield from _evidence(view.cause, album)
-    for title, cards in (("What else was found", view.others), ("Worth knowing", view.notes)):
+    for title, cards in (("Other findings", view.others), ("Notes", view.notes)):
         if cards:
             yield _text(f"## {title}")
         for card in cards:
             yield _text(_words(card, link))
             yield from _evidence(card, album)
     if view.said:
-        yield _text("## What you said", md.said_table(view))
+        yield _text("## Your answers", md.said_table(view))
     if report.curves:
         shown = [output for curve in report.curves for output in album.show(curve, curve.title)]
-        yield _text("## What was recorded")
-        yield _code("# the curves of the watched training", shown)
+        yield _text("## Recorded curves")
+        yield _code("# curves recorded during training", shown)
     yield from _rest(view)
     yield _text(_run(report))
 
 
 class _Album:
-    """Hands out pictures as outputs until the notebook would become too large to be opened; knows how to link."""
+    """Return images as outputs until the notebook would become too large to open; hold the link function."""
 
     def __init__(self, link: Link) -> None:
         self.left, self.places, self.link = PICTURE_BYTES, MOST_PICTURES, link
@@ -105,16 +105,20 @@ class _Album:
         if exhibit is None:
             return []
         if self.left <= 0 or self.places <= 0:
-            return [_output({"text/plain": "The picture is left out to keep this file small; a .html report has it."})]
+            return [
+                _output(
+                    {"text/plain": "The image is omitted to keep this file small; save the report as .html to see it."}
+                )
+            ]
         try:
             picture = as_png(exhibit)
-        except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
-            return [_output({"text/plain": "The picture could not be drawn."})]
+        except Exception:  # a file may hold an exhibit that cannot be drawn; the text is still useful
+            return [_output({"text/plain": "The image could not be drawn."})]
         if not picture:
             return []
         self.left, self.places = self.left - len(picture), self.places - 1
         label = shortened(says, 300)
-        data = {"image/png": base64.b64encode(picture).decode("ascii"), "text/plain": f"Picture: {label}"}
+        data = {"image/png": base64.b64encode(picture).decode("ascii"), "text/plain": f"Image: {label}"}
         return [_output(data, **{"image/png": {"width": 460, "alt": label}})]  # it is drawn at twice the size
 
 
@@ -126,7 +130,7 @@ def _first_screen(report: Report, view: Outline, link: Link) -> Iterable[str]:
 
 
 def _contents(report: Report, view: Outline) -> Iterable[str]:
-    """Count what became of the checks, and list the findings, because the first one is not all."""
+    """Yield the number of checks by status, and the list of all findings."""
     yield f"---\n\n{counts_line(report)}"
     cards = list(view.cards)
     if len(cards) > 1:
@@ -142,7 +146,7 @@ def _contents(report: Report, view: Outline) -> Iterable[str]:
 
 
 def _evidence(card: Card, album: _Album) -> Iterator[Cell]:
-    """Give a cell that repeats a check, with what it showed, and the symptoms that follow from it."""
+    """Yield a cell that reruns a check, with its saved output, and the symptoms that it explains."""
     finding = card.finding
     plain = f"{finding.severity}: {shortened(finding.check, 80)}: {shortened(finding.says)}"
     shown = album.show(finding.exhibit, finding.says)
@@ -161,7 +165,7 @@ def _words(card: Card, link: Link, *, level: str = "###", explained_by: str = ""
     finding = card.finding
     place = f" at {md.code(finding.where)}" if finding.where else ""
     follows = f", explained by {md.code(explained_by)}" if explained_by else ""
-    likeliest = ", the likeliest cause of trouble" if level == "#" else follows
+    likeliest = ", the most likely root cause" if level == "#" else follows
     yield f"{level} {md.prose(card.headline, 200)}"
     yield f"**{finding.severity}** {md.code(finding.check)}{place}{likeliest}"
     yield md.prose(finding.says)
@@ -182,16 +186,16 @@ def _words(card: Card, link: Link, *, level: str = "###", explained_by: str = ""
 def _rest(view: Outline) -> Iterator[Cell]:
     if view.clean:
         rows = [(md.code(r.check), md.prose(about.question or about.title)) for r, about in view.clean]
-        yield _text(f"## Checked and clean: {len(rows)}", md.table(("check", "what it answers"), rows))
+        yield _text(f"## Clean checks: {len(rows)}", md.table(("check", "question"), rows))
         yield _code(_call(r.check for r, _ in view.clean))
     if view.skipped:
         rows = [(md.code(r.check), md.prose(r.reason, 300)) for r, _ in view.skipped]
-        yield _text(f"## Not looked at: {len(rows)}", md.table(("check", "why"), rows))
+        yield _text(f"## Skipped checks: {len(rows)}", md.table(("check", "reason"), rows))
         yield _code(_call(r.check for r, _ in view.skipped))
     if view.crashed:
         rows = [(md.code(r.check), md.prose(r.reason, 600)) for r, _ in view.crashed]
         yield _text(
-            f"## Crashed: {len(rows)}", "These say nothing about the model.", md.table(("check", "error"), rows)
+            f"## Crashed: {len(rows)}", "These checks gave no result for the model.", md.table(("check", "error"), rows)
         )
         yield _code(_call(r.check for r, _ in view.crashed))
 
@@ -204,7 +208,7 @@ def _run(report: Report) -> Iterable[str]:
     yield "## This run"
     yield "\n".join(f"- {md.prose(note)}" for note in report.notes)
     for title, values in (
-        ("examined", report.subject),
+        ("setup", report.subject),
         ("environment", report.environment),
         ("seconds", report.timings),
     ):
@@ -212,7 +216,7 @@ def _run(report: Report) -> Iterable[str]:
             yield md.table(
                 (title, ""), [(md.prose(key, 80), md.prose(figure(value), 300)) for key, value in values.items()]
             )
-    yield f"Made by nbdebug{f' on {md.prose(report.made)}' if report.made else ''}."
+    yield f"Generated by nbdebug{f' on {md.prose(report.made)}' if report.made else ''}."
 
 
 def _seed(report: Report) -> int:

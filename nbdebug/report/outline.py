@@ -17,7 +17,7 @@ __all__ = ["About", "Card", "Outline", "about", "outline"]
 
 @dataclass(frozen=True)
 class About:
-    """What the documentation of a check says; empty where the check is not known here."""
+    """The documentation of a check; empty if the check is unknown."""
 
     title: str = ""
     why: str = ""
@@ -37,7 +37,7 @@ class Card:
 
     @property
     def anchor(self) -> str:
-        """A name for links that holds no text of the user's beyond letters."""
+        """A link target that contains only letters, digits and dashes."""
         return f"finding-{self.number}-{re.sub('[^a-z0-9-]+', '-', self.finding.check.lower())[:60]}"
 
     @property
@@ -84,7 +84,7 @@ class Outline:
 
 
 def outline(report: Report) -> Outline:
-    """Put a report in reading order: the likeliest cause, what else, what is clean, what was not seen and why."""
+    """Sort a report for reading: most likely cause, other findings, clean checks, skipped checks and why."""
     cards = list(_cards(report))
     alarms = [card for card in cards if card.finding.is_alarm]
     of = {

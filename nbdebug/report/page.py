@@ -104,7 +104,7 @@ def _render(
             running=running,
             left_out=LEFT_OUT,
             picture=(picture := partial(_picture, itertools.count())),
-            curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded while it trained"), inline),
+            curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded during training"), inline),
             table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
             samples=_samples,
             link=partial(link_to, folder=folder),
@@ -126,7 +126,7 @@ def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inl
     if finding.exhibit is None or isinstance(finding.exhibit, (Table, Images)):
         return ""
     if next(drawn) >= MOST_PICTURES:  # a report of a thousand findings has to stay a file that opens
-        return Markup('<p class="nbd-quiet">The picture is left out to keep this file small.</p>')
+        return Markup('<p class="nbd-quiet">The image is omitted to keep this file small.</p>')
     title = getattr(finding.exhibit, "title", "")
     label = words.shortened(f"{title}: {finding.says}" if title else finding.says, 300)
     try:
@@ -134,7 +134,7 @@ def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inl
             return Markup(as_svg(finding.exhibit, label))
         return Markup('<img src="{}" alt="{}" width="500">').format(as_svg_address(finding.exhibit, label), label)
     except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
-        return Markup('<p class="nbd-quiet">The picture could not be drawn.</p>')
+        return Markup('<p class="nbd-quiet">The image could not be drawn.</p>')
 
 
 def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]]:

@@ -15,11 +15,11 @@ __all__ = ["LEFT_OUT", "prepared", "ready"]
 
 T = TypeVar("T")
 
-LEFT_OUT = "Samples of your data are left out; save with include_samples=True to have them in the file."
+LEFT_OUT = "Data samples are omitted; save with include_samples=True to include them."
 
 
 def prepared(report: Report, *, include_samples: bool = False) -> Report:
-    """Give the report as it may leave the machine."""
+    """Return the report in a form that is safe to share."""
     return ready(report, include_samples=include_samples)
 
 

@@ -1,4 +1,4 @@
-"""The report: findings with the likeliest cause first, one result for each check, and the ways to write it down."""
+"""The report: findings with the most likely cause first, one result for each check, and the ways to write it down."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Report:
         if schema != SCHEMA:
             newer = isinstance(schema, int) and schema > SCHEMA
             raise BadInput(
-                f"the report has schema {schema!r}" if schema is not None else "this is no report of nbdebug",
+                f"the report has schema {schema!r}" if schema is not None else "this is not an nbdebug report",
                 where="Report.from_dict",
                 expected=f"schema {SCHEMA}",
                 do="install a newer nbdebug" if newer else "save the report again with this version of nbdebug",
@@ -118,7 +118,7 @@ class Report:
             raise BadInput(
                 f"the report is broken: {type(error).__name__}: {error}",
                 where="Report.from_dict",
-                expected="what report.to_dict() gives; docs/report-schema.md describes it",
+                expected="the output of report.to_dict(), as described in docs/report-schema.md",
                 do="save the report again",
             ) from error
 
@@ -149,7 +149,7 @@ class Report:
         return write(self, Path(path), include_samples=include_samples)
 
     def verify(self, most: int = 1, *, time_limit: float | None = None, progress: bool = True) -> list[Verification]:
-        """Try the remedies of the likeliest causes on a copy: of the first so many that have one to try.
+        """Try the remedies of the most likely causes on a copy: of the first so many that have one to try.
 
         What comes of it stands in the report from then on. Nothing is applied to your own objects.
         """
@@ -163,7 +163,7 @@ class Report:
         return difference(self, after)
 
     def __str__(self) -> str:
-        """Give the report as a terminal shows it, without colour."""
+        """Give the report as a terminal shows it, without color."""
         from nbdebug.report.terminal import as_text
 
         return as_text(self)
@@ -173,11 +173,11 @@ class Report:
         counts = ", ".join(
             f"{sum(r.status == s for r in self.results)} {s}" for s in ("found", "clean", "skipped", "crashed")
         )
-        first = f"; likeliest cause: {self.findings[0].check}" if self.alarms else ""
+        first = f"; most likely cause: {self.findings[0].check}" if self.alarms else ""
         return f"<nbdebug report: {len(self.results)} checks: {counts}{first}>"
 
     def show(self) -> None:
-        """Print the report, in colour where the output is a terminal."""
+        """Print the report, in color where the output is a terminal."""
         from nbdebug.report.terminal import show
 
         show(self)
@@ -198,7 +198,7 @@ class Report:
 def _curve(data: Mapping[str, Any]) -> Lines:
     curve = exhibit_from_dict(data)
     if not isinstance(curve, Lines):
-        raise ValueError(f"a curve is of the kind {data.get('kind')!r}")
+        raise ValueError(f"unknown kind of curve: {data.get('kind')!r}")
     return curve
 
 

@@ -95,6 +95,6 @@ def _invocation(report: Report) -> dict[str, Any]:
 def _notification(result: Result) -> dict[str, Any]:
     return {
         "level": "error" if result.status == "crashed" else "note",
-        "message": {"text": f"{result.check} was not looked at ({result.status}): {result.reason}"},
+        "message": {"text": f"{result.check} did not run ({result.status}): {result.reason}"},
         "associatedRule": {"id": result.check},
     }

@@ -25,14 +25,14 @@ COLOURS = {"bug": "bold red", "suspect": "bold yellow", "note": "bold blue"}
 
 
 def as_text(report: Report, width: int = 100) -> str:
-    """Give the report as plain text, without colour."""
+    """Return the report as plain text, without color."""
     buffer = io.StringIO()
     Console(file=buffer, width=width, color_system=None, force_jupyter=False, legacy_windows=False).print(_body(report))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
 def show(report: Report, file: IO[str] | None = None) -> None:
-    """Print the report, in colour where the output is a terminal."""
+    """Print the report, in color if the output is a terminal."""
     stream = file or sys.stdout
     if not stream.isatty():
         print(as_text(report), file=stream)
@@ -48,7 +48,7 @@ def _body(report: Report) -> RenderableType:
         parts.append(Text(""))
     told = said(report.symptom, report.answers)
     parts.extend(
-        _hanging("", Text(f"You said: {clean_text(item.question)} {clean_text(item.answer)}"), 0) for item in told
+        _hanging("", Text(f"Your answer: {clean_text(item.question)} {clean_text(item.answer)}"), 0) for item in told
     )
     parts.append(Text(counts_line(report)))
     parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen_in_brief(report))

@@ -1,4 +1,4 @@
-"""The decision tree to look at: text in a terminal, a picture in a notebook, with how it stands in a report."""
+"""Render the decision tree: as text in a terminal, as HTML in a notebook, with the states of a report."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Branch:
-    """One step as it is drawn: its words, how it stands, its place in the order, its checks and what goes with it."""
+    """One step as it is rendered: label, help text, state, position, checks, functions and questions."""
 
     id: str
+    label: str
     question: str
     why: str
     state: State
@@ -45,7 +46,7 @@ class Branch:
 
     @property
     def remark(self) -> str:
-        """How it stands, in words; empty for a step that does not run by itself."""
+        """The state in words; empty for a step without checks."""
         if not self.checks:
             return ""
         return f"{self.alarms} found" if self.alarms else WORDS[self.state]
@@ -53,7 +54,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class DrawnTree:
-    """The tree as it can be shown; `str()` gives the text."""
+    """The tree ready to be shown; `str()` returns the text."""
 
     symptoms: tuple[Symptom, ...]
     chosen: str
@@ -62,19 +63,19 @@ class DrawnTree:
     advice: Next | None = None
 
     def __str__(self) -> str:
-        """Give the tree for a terminal."""
+        """Return the tree for a terminal."""
         return "\n".join(_lines(self))
 
     __repr__ = __str__
 
     @property
     def advice_words(self) -> str:
-        """What to do next and why, in one line."""
+        """What to do next, and why, in one line."""
         if self.advice is None:
             return ""
-        what = self.advice.step.question if self.advice.step else ""
+        what = f"{self.advice.step.label}." if self.advice.step else ""
         if self.advice.mend:
-            what = f"mend {self.advice.mend.check}."
+            what = f"fix {self.advice.mend.check}."
         elif self.advice.question and not what:
             what = self.advice.question.words
         return f"Next: {what} {self.advice.why}" if what else self.advice.why
@@ -90,17 +91,17 @@ class DrawnTree:
 
 @plainly
 def tree(report: Report | None = None, *, symptom: str | None = None) -> DrawnTree:
-    """Draw the decision tree: what is asked, in which order, and by which checks.
+    """Draw the decision tree: its steps in order, with their checks.
 
-    With a report, every step shows what came out. With a symptom such as "loss is NaN", the steps that are walked first
-    carry their numbers; a report brings the symptom it was made for.
+    With a report, every step shows its result. With a symptom such as "loss is NaN", the steps that run first are
+    numbered; a report brings the symptom it was made for.
     """
     if report is not None and not isinstance(report, Report):
         raise BadInput(
             f"it is a {type(report).__name__}",
             where="nbdebug.tree(report)",
-            expected="a report, as nbdebug.diagnose gives it, or nothing",
-            do="write nbdebug.tree() for the tree alone",
+            expected="a report returned by nbdebug.diagnose, or nothing",
+            do="call nbdebug.tree() for the tree alone",
         )
     registry.load("nbdebug.checks")
     named = symptom if symptom is not None else report.symptom if report else ""
@@ -119,6 +120,7 @@ def tree(report: Report | None = None, *, symptom: str | None = None) -> DrawnTr
 def _branch(step: Step, results: Mapping[str, Result], first: Sequence[str]) -> Branch:
     return Branch(
         id=step.id,
+        label=step.label,
         question=step.question,
         why=step.why,
         state=state_of(step.checks, results),
@@ -149,7 +151,8 @@ def _branch_lines(branch: Branch, fork: str, stem: str, examined: bool) -> Itera
     sign = f"{ICONS[branch.state]} " if examined and branch.checks else ""
     place = f" [{branch.place}]" if branch.place else ""
     remark = f" ({branch.remark})" if examined and branch.remark else ""
-    yield f"{fork} {sign}{branch.question}{place}{remark}"
+    yield f"{fork} {sign}{branch.label}{place}{remark}"
+    yield from _wrapped(branch.question, f"{stem}   ")
     checks = [
         f"{ICONS[state]}\u00a0{check}" if examined and state != "clean" else check for check, state in branch.checks
     ]

@@ -1,4 +1,4 @@
-"""The sentences that every form of the report shares, and how texts and numbers of the user's are shown."""
+"""Sentences shared by all forms of the report, and formatting of user text and numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LONG_WORD = re.compile(r"[!-~]{160,}")  # breaking such a word into lines takes
 
 
 def clean_text(text: object) -> str:
-    """Make a text of the user's safe to print: control characters become visible, lone surrogates are replaced."""
+    """Make user text safe to print: control characters become visible, lone surrogates are replaced."""
     safe = str(text).encode("utf-8", "replace").decode("utf-8")
     if safe.isascii() and safe.isprintable():
         return safe
@@ -56,7 +56,7 @@ def clean_text(text: object) -> str:
 
 
 def redacted(text: str) -> str:
-    """Keep of every file path only the last part, because the folders before it name people and projects."""
+    """Keep only the last part of every file path, because the directories before it name people and projects."""
     if "/" not in text and "\\" not in text:
         return text
     if (home := _home()) and home in text:
@@ -66,7 +66,7 @@ def redacted(text: str) -> str:
 
 @cache
 def _home() -> str:
-    """The folder of the person who runs this; a root folder is nobody's."""
+    """Return the home directory; empty if it is the root directory."""
     try:
         home = str(Path.home())
     except RuntimeError:  # there is no home in some containers
@@ -82,14 +82,14 @@ def _last_part(match: re.Match[str]) -> str:
 
 
 def shortened(text: str, limit: int = 1500) -> str:
-    """Cut a text that nobody would read to its end, and say how much is missing; so with a word without a break."""
+    """Truncate a long text with the number of omitted characters; also truncate very long words."""
     if len(text) > limit + 40:
         text = f"{text[:limit]}… ({len(text) - limit:,} characters more)"
     return _LONG_WORD.sub(lambda word: f"{word[0][:90]}…{word[0][-40:]}", text)
 
 
 def figure(value: Any) -> str:
-    """Write a measured value as a person would read it: few digits, no long rows of anything."""
+    """Format a measured value for reading: few digits, no long lists."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, numbers.Integral):
@@ -119,7 +119,7 @@ def _row(items: list[str], limit: int = 12) -> str:
 
 
 def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 60) -> str:
-    """Give rows as text in columns; names to the left, numbers to the right."""
+    """Return rows as aligned text; the first column to the left, the others to the right."""
     cells = [[clean_text(figure(value)) for value in row] for row in rows]
     shown = [list(columns), *cells[:most]]
     widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
@@ -131,17 +131,17 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 6
 
 
 def plural(count: int, word: str) -> str:
-    """Count things in words."""
+    """Return a count with its noun in singular or plural."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def tried(finding: Finding, remedy: Remedy) -> Verification | None:
-    """Give what came of a remedy where it was tried on a copy."""
+    """Return the outcome of a fix if it was tried on a copy."""
     return next((one for one in finding.verifications if one.remedy == remedy), None)
 
 
 def first_remedy(finding: Finding) -> str:
-    """Give what to try before anything else: what was verified on a copy, else the first; empty where there is none."""
+    """Return the fix to try first: one verified on a copy, else the first one; empty if there is none."""
     helped = next((one for one in finding.verifications if one.verified), None)
     if helped is not None:
         return f"{helped.remedy.says} (verified on a copy)"
@@ -149,7 +149,7 @@ def first_remedy(finding: Finding) -> str:
 
 
 def counts_line(report: Report) -> str:
-    """Count what became of the checks."""
+    """Return the number of checks by status."""
     count = Counter(result.status for result in report.results)
     kinds = [f"{count[status]} {status}" for status in ("found", "clean", "skipped", "crashed") if count[status]]
     return f"{plural(len(report.results), 'check')} in {report.seconds:.1f} s: {', '.join(kinds) or 'none'}."

@@ -21,7 +21,7 @@ def write(report: Report, path: Path, *, include_samples: bool = False) -> Path:
             f"{path.name!r} ends in {path.suffix or 'nothing'!r}",
             where="report.save",
             expected=f"a path that ends in one of {', '.join(_FORMS)}",
-            do="choose one of these endings",
+            do="choose one of these suffixes",
         )
     text = form(report, include_samples, path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def load(path: str | Path) -> Report:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _foreign(path, f"it is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise _foreign(path, f"it holds a {type(data).__name__}")
+        raise _foreign(path, f"it contains a {type(data).__name__}")
     return Report.from_dict(data)
 
 
@@ -46,7 +46,7 @@ def _foreign(path: str | Path, seen: str) -> BadInput:
     return BadInput(
         seen,
         where=f"nbdebug.load({Path(path).name!r})",
-        expected="a file that report.save wrote with the ending .json",
+        expected="a .json file written by report.save",
         do='save the report as data: report.save("report.json")',
     )
 

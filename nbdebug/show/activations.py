@@ -70,13 +70,13 @@ class ActivationView(View):
     @property
     def _axis(self) -> str:
         if self._frames is not None:
-            return "One bin an octave, in both directions from 0."
-        return "Linear near 0, logarithmic farther out." if self.look.is_log else ""
+            return "One bin per octave, for positive and negative values."
+        return "Linear near 0, logarithmic elsewhere." if self.look.is_log else ""
 
     @property
     def _moment(self) -> str:
         """Say which step is shown where there is no slider that does."""
-        return "" if self._frames is None else f"; shown is step {self._frames['steps'][-1]}"
+        return "" if self._frames is None else f"; showing step {self._frames['steps'][-1]}"
 
     @property
     def exhibit(self) -> HistogramGrid:
@@ -166,7 +166,7 @@ def _from_recording(run: Recording) -> tuple[ActivationLook, str, dict[str, Any]
     layers = [layer for layer in run.layers.values() if len(layer.not_finite)]
     known = [layer.histogram for layer in layers if layer.histogram is not None]
     if not layers:
-        raise NotApplicable("nothing was recorded of the layers' outputs; let the watch see at least one training step")
+        raise NotApplicable("no layer outputs were recorded; run at least one training step under nbdebug.watch")
     steps = _moments(layers)
     edges = known[0].edges if known else OctaveHistory(np.zeros(0, np.int64), np.zeros((0, 0))).edges
     shares = np.stack([_at(layer, steps, len(edges) - 1) for layer in layers], 1)  # moments × layers × bins

@@ -29,8 +29,8 @@ def gathered(kind: type[T], model: Any, loader: Any, *arguments: Any, **options:
         raise BadInput(
             "it is missing",
             where="loader",
-            expected="the loader that the model is trained with, beside the model",
-            do="pass a DataLoader as the second argument, or what nbdebug.watch recorded as the first and only one",
+            expected="the training loader, next to the model",
+            do="pass a DataLoader as the second argument, or only a recording of nbdebug.watch",
         )
     found: T = Session(Subject(model, loader, *arguments, **options)).gather(kind)
     return found

@@ -38,13 +38,13 @@ def show_batch(
 ) -> BatchViewer:
     """Show a batch as the network receives it: pictures, rows, tokens or curves, with their labels.
 
-    What had to be recognised or undone for display (the order of channels, a normalisation, padding) is said. With a
+    What had to be recognized or undone for display (the order of channels, a normalization, padding) is said. With a
     model, each sample also has its prediction, confidence and loss, from a copy in eval mode. `tokenizer` may be a
     tokenizer, a function from an id to a word, or a vocabulary. Your loader is not iterated and your model not touched.
     """
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise BadInput(
-            f"it is {samples!r}", where="samples", expected="how many samples to show, 1 or more", do="write samples=64"
+            f"it is {samples!r}", where="samples", expected="the number of samples to show, >= 1", do="write samples=64"
         )
     words, padding = words_of(tokenizer)
     taste = Taste(columns=_names(column_names, "column_names") or (), words=words, padding=padding)
@@ -60,7 +60,7 @@ class BatchViewer(View):
     """The batch at hand, live in a notebook; `next()`, `again()` and `sample(place)` do the same from code."""
 
     name = "batch"
-    actions = (("previous", "Previous batch"), ("next", "Next batch"), ("again", "Draw again"))
+    actions = (("previous", "Previous batch"), ("next", "Next batch"), ("again", "Resample"))
 
     def __init__(self, source: BatchSource) -> None:
         super().__init__(source.control)
@@ -99,7 +99,7 @@ class BatchViewer(View):
             raise BadInput(
                 f"it is {place!r}",
                 where="place",
-                expected=f"the place of a sample in the batch, 0 to {len(self.batch.samples) - 1}",
+                expected=f"the position of a sample in the batch, 0 to {len(self.batch.samples) - 1}",
                 do="write viewer.sample(0) for the first one",
             )
         if self._place + 1 < len(self._batches):
@@ -145,7 +145,7 @@ class BatchViewer(View):
 def _from_before(batch: BatchView, place: int) -> SampleView:
     """Show a sample of a batch that was left behind as it was drawn then."""
     large = tuple(replace(part, items=part.items[place : place + 1]) for part in batch.parts)
-    note = "An earlier batch is kept as it was drawn; go on to the newest one to draw a sample again."
+    note = "Earlier batches cannot be resampled; go to the newest batch to resample."
     return SampleView(batch.samples[place].index, large, notes=(note,))
 
 
@@ -158,5 +158,5 @@ def _names(names: Any, where: str) -> tuple[str, ...] | None:
         except TypeError:
             names = None
     if names is None:
-        raise BadInput("it is no list", where=where, expected="a list of names", do=f'write {where}=["a", "b"]')
+        raise BadInput("it is not a list", where=where, expected="a list of names", do=f'write {where}=["a", "b"]')
     return tuple(str(name) for name in names)

@@ -64,8 +64,8 @@ def as_html(view: BatchView) -> str:
         parts.append(page.lines(captions))
     if len(view.class_counts) > 1:
         names, counts = zip(*view.class_counts, strict=True)
-        bars = Bars(tuple(names), tuple(float(c) for c in counts), "samples of each class in this batch")
-        parts.append(page.drawn(bars, "samples of each class", 420))
+        bars = Bars(tuple(names), tuple(float(c) for c in counts), "samples per class in this batch")
+        parts.append(page.drawn(bars, "samples per class", 420))
     return page.page(title_of(view), *parts)
 
 

@@ -86,10 +86,10 @@ class GradientView(View):
     def _bars(self) -> tuple[Bars, Bars]:
         moved = [look for look in self.looks.parameters if look.gradient is not None]
         names = tuple(look.name for look in moved)
-        norms = Bars(names, tuple(look.gradient or 0.0 for look in moved), "Norm of the gradient", log=True)
+        norms = Bars(names, tuple(look.gradient or 0.0 for look in moved), "Gradient norm", log=True)
         known = [look for look in moved if look.update is not None and len(look.shape) > 1]
         ratios = tuple(look.update or 0.0 for look in known)
-        title = "Update / weight in one step"
+        title = "Update/weight ratio per step"
         return norms, Bars(tuple(look.name for look in known), ratios, title, log=True, band=BAND)
 
     def _rows(self) -> list[tuple[Any, ...]]:
@@ -118,7 +118,7 @@ def _parameter(look: ParameterLook) -> dict[str, Any]:
 
 def _from_recording(run: Recording) -> ParameterLooks:
     if not run.parameters:
-        raise NotApplicable("nothing was recorded of the parameters; let the watch see at least one training step")
+        raise NotApplicable("no parameters were recorded; run at least one training step under nbdebug.watch")
 
     def last(value: float) -> float | None:
         return None if value != value else value

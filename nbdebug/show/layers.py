@@ -60,7 +60,7 @@ def show_layers(
 ) -> LayerView:
     """Show every module of a model: shapes, parameters, time, memory, and what is wrong with it.
 
-    Everything is measured on a copy with one batch. The colours come from the checks that look at single layers;
+    Everything is measured on a copy with one batch. The colors come from the checks that look at single layers;
     `checks=False` leaves them out, which is quicker.
     """
     session = Session(Subject(model, loader, loss_fn, optimizer, compute_loss=compute_loss))
@@ -96,7 +96,7 @@ class LayerView(View):
         """The static picture: where the time goes."""
         leaves = [layer for layer in self.costs.layers if layer.is_leaf and layer.calls]
         times = tuple(1000 * layer.seconds for layer in leaves)
-        return as_png(Bars(tuple(layer.path for layer in leaves), times, "Milliseconds in each layer"))
+        return as_png(Bars(tuple(layer.path for layer in leaves), times, "Milliseconds per layer"))
 
     def __repr__(self) -> str:
         """Say in one line what it is."""
@@ -111,7 +111,7 @@ class LayerView(View):
         root = self.costs.layers[0]
         mode = "training" if self.costs.training else "eval"
         ill = sum(health.severity in ("bug", "suspect") for health in self.health.values())
-        found = f", something found at {ill} of them" if self.checked else ""
+        found = f", findings at {ill} of them" if self.checked else ""
         return (
             f"{root.module} with {len(self.costs.layers) - 1} modules and {root.parameters:,} parameters on "
             f"{self.costs.device}; one batch of {self.costs.samples} samples in {mode} mode{found}"

@@ -102,7 +102,7 @@ class Subject:
         if len(self._drawn) < count:
             self._drawn = self._first(count)
         if not self._drawn:
-            raise NotApplicable("the loader gives no batch; see empty-loader")
+            raise NotApplicable("the loader yields no batch; see empty-loader")
         return self._drawn[:count]
 
     def _first(self, count: int) -> list[Batch]:
@@ -141,7 +141,7 @@ class Subject:
             "device": str(self.device),
             "loss": "compute_loss" if self.compute_loss is not None else named,
             "optimizer": type(self.optimizer).__name__ if self.optimizer is not None else "Adam(lr=0.0003), assumed",
-            "batch": describe(self._reading) if self._reading is not None else "not drawn",
+            "batch": describe(self._reading) if self._reading is not None else "not loaded",
             "samples": self.feed.total,
         }
 

@@ -17,7 +17,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "weights", "pa
 
 def checked_checkpoint(checkpoint: Any) -> Any:
     """Refuse what is neither a file nor a state dict, before anything runs."""
-    expected, do = "a path to a checkpoint, or a state dict", "pass checkpoint='model.pt', or leave it out"
+    expected, do = "a path to a checkpoint, or a state dict", "pass checkpoint='model.pt', or omit it"
     if isinstance(checkpoint, (str, Path)) and not Path(checkpoint).is_file():
         raise BadInput(f"there is no such file: {checkpoint}", where="checkpoint", expected=expected, do=do)
     if checkpoint is None or isinstance(checkpoint, (str, Path, Mapping)):
@@ -34,7 +34,7 @@ def checkpoint_tensors(checkpoint: Any) -> dict[str, torch.Tensor]:
     """Give the tensors of a checkpoint by name, from a path or from a state dict."""
     found = _tensors(_loaded(checkpoint) if isinstance(checkpoint, (str, Path)) else checkpoint)
     if not found:
-        raise NotApplicable(f"{describe_checkpoint(checkpoint)} holds no tensors under names")
+        raise NotApplicable(f"{describe_checkpoint(checkpoint)} contains no named tensors")
     return found
 
 
@@ -43,7 +43,7 @@ def _loaded(path: str | Path) -> Any:
         try:
             from safetensors.torch import load_file
         except ImportError:
-            raise NotApplicable("the package safetensors is needed to read this checkpoint") from None
+            raise NotApplicable("the package safetensors is required to read this checkpoint") from None
         return load_file(str(path))
     try:
         return torch.load(path, map_location="cpu", weights_only=True)

@@ -60,7 +60,7 @@ def _way_round(
         memo[id(part)] = stand_in
         if stand_in is part and not isinstance(part, types.ModuleType):
             notes.append(
-                f"{place or type(part).__name__} ({type(part).__name__}) cannot be copied; the copy shares it with you."
+                f"{place or type(part).__name__} ({type(part).__name__}) cannot be copied; the copy shares it."
             )
     return bool(found)
 

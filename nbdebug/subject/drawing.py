@@ -69,7 +69,7 @@ def seed_all(seed: int) -> None:
 def seed_torch(seed: int) -> None:
     """Set torch's generators, those of a device only where it is in use.
 
-    `torch.manual_seed` also queues a call, with a written traceback, for every device that nobody has begun to use.
+    `torch.manual_seed` also queues a call, with a written traceback, for every device that is not in use yet.
     """
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
@@ -105,7 +105,9 @@ class Reader:
         except NbdebugError:
             raise
         except Exception as error:
-            raise NotApplicable(f"sample {index} cannot be read ({type(error).__name__}); see sample-fails") from error
+            raise NotApplicable(
+                f"sample {index} cannot be loaded ({type(error).__name__}); see sample-fails"
+            ) from error
 
 
 def fresh_reader(feed: Feed, wrap: Wrap) -> Reader | None:

@@ -48,7 +48,7 @@ class ClassIdCrossEntropy(nn.Module):
 
 
 class ShapedLoss(nn.Module):
-    """A loss whose target is first brought to the type of the output, as every training loop does by hand."""
+    """A loss whose target is first brought to the type of the output, as training loops usually do."""
 
     def __init__(self, inner: nn.Module, reshape: bool = False) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def infer_loss(output: Any, target: Any, has_target: bool) -> LossChoice:
             raise _cannot(predicted, None)
         return _assume(nn.MSELoss(), "MSELoss", "there is no target, and the output has the shape of the input")
     if predicted.is_complex() or target.is_complex():
-        return _assume(_complex_mse, "the mean squared distance", "outputs or targets are complex")
+        return _assume(_complex_mse, "the mean squared error", "outputs or targets are complex")
     if not target.is_floating_point():
         return _for_ids(predicted, target)
     return _for_floats(predicted, target)
@@ -141,13 +141,13 @@ def _for_ids(predicted: torch.Tensor, target: torch.Tensor) -> LossChoice:
         return _assume(
             ClassIdCrossEntropy(),
             "CrossEntropyLoss",
-            f"outputs {shape} score {shape[1]} classes for integer targets {wanted}",
+            f"outputs {shape} are logits of {shape[1]} classes for integer targets {wanted}",
         )
     if len(shape) == len(wanted) + 1 and shape[:-1] == wanted and shape[-1] > 1:
         return _assume(
             ClassLastCrossEntropy(),
             "CrossEntropyLoss",
-            f"outputs {shape} score {shape[-1]} classes for each of the targets {wanted}",
+            f"outputs {shape} are logits of {shape[-1]} classes for each of the targets {wanted}",
         )
     if predicted.numel() == target.numel() and _is_binary(target):
         return _binary(predicted, target, f"integer targets of 0 and 1 have as many elements as the outputs {shape}")
@@ -226,8 +226,8 @@ def _cannot(predicted: Any, target: Any) -> BadInput:
         return "(none)" if value is None else type(value).__name__
 
     return BadInput(
-        f"outputs {shape(predicted)} and targets {shape(target)} fit no usual loss",
+        f"outputs {shape(predicted)} and targets {shape(target)} match no standard loss",
         where="loss_fn",
         expected="a loss, because none can be inferred here",
-        do="pass loss_fn=…, or compute_loss=lambda model, batch, loss_fn: … for a batch that is not a plain pair",
+        do="pass loss_fn, or compute_loss=lambda model, batch, loss_fn: … if a batch is not (inputs, targets)",
     )

@@ -26,16 +26,16 @@ _TABLE = "DataLoader(TensorDataset(inputs, targets), batch_size=32, shuffle=True
 # what is no loader -> what was seen, what to do; {kind}, {shape}, {text} and {name} are filled in
 _NO_LOADERS: tuple[tuple[Any, str, str], ...] = (
     (type(None), "it is None", "pass a DataLoader as {name}"),
-    (type, "it is the class {text}", "make one: DataLoader(data, batch_size=32, shuffle=True)"),
+    (type, "it is the class {text}", "create one: DataLoader(data, batch_size=32, shuffle=True)"),
     (nn.Module, "it is the model {kind}", _ORDER),
     (torch.optim.Optimizer, "it is the optimizer {kind}", _ORDER),
     (torch.Tensor, "it is a tensor of shape {shape}", "pass one batch as [({name}, targets)], or " + _TABLE),
     (np.ndarray, "it is an array of shape {shape}", _TABLE),
     ((str, bytes), "it is the text {text}", "pass the loader itself, not its name"),
-    (PurePath, "it is the path {text}", "read it into a data set and wrap that in a DataLoader"),
+    (PurePath, "it is the path {text}", "load it into a Dataset and wrap that in a DataLoader"),
     (
         Dataset,
-        "it is a {kind}, a data set and not a loader",
+        "it is a {kind}, a dataset and not a loader",
         "wrap it: DataLoader({name}, 32, shuffle=True)",
     ),
     (dict, "it is a dict", "if it is one batch, pass [batch]; if it holds loaders, pass one of them"),
@@ -47,15 +47,15 @@ def opener(loader: Any, name: str, notes: list[str]) -> Open:
     """Find a way to read something that is not a DataLoader from its beginning, again and again."""
     _refuse_no_loader(loader, name)
     if isinstance(loader, tuple) and loader and all(isinstance(x, torch.Tensor) for _, x in leaves(loader)):
-        notes.append(f"{name} is one batch; everything that is said about the data holds for it alone.")
+        notes.append(f"{name} is a single batch; all results about the data hold only for this batch.")
         return lambda: [loader]
     if isinstance(loader, (list, tuple)):
         return lambda: loader
     if hasattr(loader, "__next__"):
         raise _bad(
             name,
-            f"it is a {type(loader).__name__}, which can be read only once",
-            f"pass a function that makes a new one ({name}=lambda: make_batches()) or a list of a few batches",
+            f"it is a {type(loader).__name__}, which can be iterated only once",
+            f"pass a function that creates a new one ({name}=lambda: make_batches()) or a list of a few batches",
         )
     if hasattr(loader, "__iter__"):
         return copied_source(loader, notes, name)
@@ -73,10 +73,10 @@ def checked_batch(raw: Any) -> None:
     inside = "nothing" if not parts else f"{len(parts)} × {', '.join(kinds)}"
     arrays = any(type(part).__module__.startswith("numpy") for part in parts)
     raise BadInput(
-        f"its first batch is a {type(raw).__name__} that holds {inside} and no tensor",
+        f"its first batch is a {type(raw).__name__} of {inside} without a tensor",
         where="loader",
         expected="batches of tensors, such as (inputs, targets)",
-        do="convert with torch.as_tensor in your data set" if arrays else "pass a DataLoader or [(inputs, targets), …]",
+        do="convert with torch.as_tensor in your dataset" if arrays else "pass a DataLoader or [(inputs, targets), …]",
     )
 
 
@@ -96,7 +96,7 @@ def _made_by(factory: Callable[[], Any], name: str, notes: list[str]) -> Iterabl
     if isinstance(made, DataLoader):
         made = copied_loader(made, notes, name)
     if not hasattr(made, "__iter__"):
-        raise _bad(name, f"the function gave a {type(made).__name__}", "let it return an iterable of batches")
+        raise _bad(name, f"the function returned a {type(made).__name__}", "let it return an iterable of batches")
     return made
 
 

@@ -117,7 +117,7 @@ def _read_by_position(parts: list[Any], steps: list[Any], asks: Signature) -> Re
     if len(parts) <= needed:
         return Reading(
             args=tuple((step,) for step in steps),
-            reason=f"forward asks for {needed} arguments and the batch has {len(parts)}: all of them are inputs",
+            reason=f"forward requires {needed} arguments and the batch has {len(parts)}: all of them are inputs",
         )
     count = needed
     if asks.most == len(parts) - 1 > needed and not _looks_like_labels(parts[needed]):
@@ -125,7 +125,7 @@ def _read_by_position(parts: list[Any], steps: list[Any], asks: Signature) -> Re
     return Reading(
         args=tuple((step,) for step in steps[:count]),
         target=(steps[count],),
-        reason=f"forward takes {count} argument{'s' * (count > 1)}; what follows in the batch is the target",
+        reason=f"forward takes {count} argument{'s' * (count > 1)}; the rest of the batch is the target",
     )
 
 

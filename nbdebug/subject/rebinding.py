@@ -177,7 +177,7 @@ class Rebinder:
             return value
         held = holdings_of(value)
         if held.size > _COPY_AT_MOST_BYTES or held.objects > _COPY_AT_MOST_OBJECTS:
-            self.notes.append(f"Your {name} ({held}) is too large to copy; it is used where it is.")
+            self.notes.append(f"Your {name} ({held}) is too large to copy; the original is used.")
             return value
         try:
             memo = dict(self.memo)
@@ -186,7 +186,7 @@ class Rebinder:
             twin = careful_copy(value, memo, self.notes, name, stand_ins=allowed)
         except Exception:
             self.notes.append(
-                f"Your {name} ({type(value).__name__}) cannot be copied; what the experiments do with it stays."
+                f"Your {name} ({type(value).__name__}) cannot be copied; changes that experiments make to it remain."
             )
             return value
         self.memo.update(memo)
@@ -196,7 +196,7 @@ class Rebinder:
 
 
 def _says(label: str, names: list[str]) -> str:
-    return f"{label} reaches for your own {', '.join(names)}; on the copy it is given the copy's."
+    return f"{label} uses your own {', '.join(names)}; on the copy it gets the copy's."
 
 
 def _has_identity(value: Any) -> bool:

@@ -1,7 +1,8 @@
 """Copy what batches are drawn from, so that drawing moves nothing of the user's on.
 
-A DataLoader is copied by hand: the copy has no workers and no live iterator, and its data set, samplers, generators
-and collate function are copies. Data too large to copy is shared, and everything around it is copied all the same.
+A DataLoader is copied part by part: the copy has no workers and no live iterator, and its dataset, samplers,
+generators and collate function are copies. Data too large to copy is shared, and everything around it is copied all
+the same.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def copied_source(source: Any, notes: list[str], name: str) -> Callable[[], Any]
     try:
         replica = careful_copy(source, first, notes, name)
     except Exception as error:
-        notes.append(f"{name} ({type(source).__name__}) cannot be copied ({error}); it is iterated anew where it is.")
+        notes.append(f"{name} ({type(source).__name__}) cannot be copied ({error}); the original is iterated.")
         return lambda: source
     shared = {id(part): part for part in heavy_parts(replica)} if memo else {}
     return lambda: careful_copy(replica, dict(shared), [], name)
@@ -74,22 +75,22 @@ def _copied_dataset(dataset: Any, memo: dict[int, Any], notes: list[str], name: 
     except Exception as error:
         if isinstance(dataset, IterableDataset) and _is_one_shot(dataset):
             raise BadInput(
-                f"its data set {type(dataset).__name__} can be read only once and cannot be copied ({error})",
+                f"its dataset {type(dataset).__name__} can be iterated only once and cannot be copied ({error})",
                 where=name,
-                expected="a loader that can be read again from its beginning",
-                do=f"pass a function that makes a new loader ({name}=lambda: make_loader()) or a list of a few batches",
+                expected="a loader that can be iterated more than once",
+                do=f"pass a function that returns a loader ({name}=lambda: make_loader()) or a list of a few batches",
             ) from error
     try:
-        return careful_copy(dataset, memo, notes, f"the data set of {name}")
+        return careful_copy(dataset, memo, notes, f"the dataset of {name}")
     except Exception as error:
-        _say(notes, f"The data set of {name} cannot be copied ({error}); its samples are read where they are.")
+        _say(notes, f"The dataset of {name} cannot be copied ({error}); the original is used.")
         return dataset
 
 
 def _share_heavy(value: Any, memo: dict[int, Any], notes: list[str], name: str) -> None:
     held = holdings_of(value)
     if held.size > COPY_AT_MOST_BYTES or held.objects > COPY_AT_MOST_OBJECTS:
-        _say(notes, f"The data of {name} is too large to copy ({held}); it is read where it is.")
+        _say(notes, f"The data of {name} is too large to copy ({held}); the original is used.")
         memo.update({id(part): part for part in heavy_parts(value)})
 
 
@@ -113,7 +114,7 @@ def _drawing_parts(loader: Any, memo: dict[int, Any], notes: list[str], name: st
     try:
         parts = dict(zip(names, careful_copy(live, memo, notes, name), strict=True))
     except Exception as error:
-        _say(notes, f"The sampler of {name} cannot be copied ({error}); it is used where it is.")
+        _say(notes, f"The sampler of {name} cannot be copied ({error}); the original is used.")
         return {}
     if "collate_fn" in parts:
         parts["collate_fn"] = Rebinder(memo, notes).rebound(parts["collate_fn"])[0]

@@ -52,14 +52,14 @@ def _check_model(model: Any) -> None:
             "model",
             f"it is a {type(model).__name__}",
             "a torch.nn.Module",
-            "pass the network itself first, then the loader: diagnose(model, loader)",
+            "pass the model first, then the loader: diagnose(model, loader)",
         )
     if getattr(type(model), "forward", None) is nn.Module.forward and "forward" not in vars(model):
         raise _bad(
             "model",
             f"it is a {type(model).__name__} without a forward, so it cannot be called",
-            "a torch.nn.Module that takes inputs and gives outputs",
-            "pass the network that uses these modules, or put them into a torch.nn.Sequential",
+            "a torch.nn.Module with a forward method",
+            "pass the model that uses these modules, or put them into a torch.nn.Sequential",
         )
     _check_tensors(model)
 
@@ -70,8 +70,8 @@ def _check_tensors(model: nn.Module) -> None:
         raise _bad(
             "model",
             "it is wrapped in FullyShardedDataParallel, so this process holds only a part of it",
-            "a model whose parameters are all in this process",
-            "hand over the model before it is wrapped",
+            "a model with all parameters in this process",
+            "pass the model before it is wrapped",
         )
     tensors = (*model.named_parameters(), *model.named_buffers())
     meta = next((name for name, tensor in tensors if tensor.is_meta), None)
@@ -80,7 +80,7 @@ def _check_tensors(model: nn.Module) -> None:
             "model",
             f"its tensor {meta!r} is on the meta device and has no values",
             "a model with values",
-            "call model.to_empty(device=…) and initialise it, or load its weights",
+            "call model.to_empty(device=…) and initialize it, or load its weights",
         )
 
 
@@ -90,7 +90,7 @@ def _check_loss(loss_fn: Any, model: Any) -> None:
             "loss_fn",
             "it is the model itself",
             "a function of output and target",
-            "pass the loss, or leave it out where the model returns its own",
+            "pass the loss, or omit it if the model returns its own loss",
         )
     if isinstance(loss_fn, torch.optim.Optimizer):
         raise _bad(
@@ -138,7 +138,7 @@ def _check_arguments_of_loss(loss_fn: Any) -> None:
             "loss_fn",
             f"it cannot be called with (output, target): {error}",
             "a function of output and target",
-            "say how your batch gets to your loss: compute_loss=lambda model, batch, loss_fn: …",
+            "define how the loss is computed from a batch: compute_loss=lambda model, batch, loss_fn: …",
         ) from None
     except ValueError:
         return  # a built-in without a signature: the first call will tell
@@ -156,8 +156,8 @@ def _check_scheduler(scheduler: Any) -> None:
         raise _bad(
             "scheduler",
             seen,
-            "a scheduler made for your optimizer",
-            "pass scheduler=torch.optim.lr_scheduler.StepLR(optimizer, …), or leave it out",
+            "a scheduler of your optimizer",
+            "pass scheduler=torch.optim.lr_scheduler.StepLR(optimizer, …), or omit it",
         )
 
 
@@ -168,7 +168,7 @@ def _check_optimizer(optimizer: Any) -> None:
         raise _bad(
             "optimizer",
             f"it is the class {optimizer.__name__}",
-            "an optimizer made for this model",
+            "an optimizer of this model",
             f"write {optimizer.__name__}(model.parameters(), lr=…)",
         )
     if isinstance(optimizer, torch.optim.lr_scheduler.LRScheduler):
@@ -184,7 +184,7 @@ def _check_optimizer(optimizer: Any) -> None:
             "optimizer",
             f"it is a {type(optimizer).__name__} without {', '.join(missing)}",
             "a torch.optim.Optimizer",
-            "pass the optimizer of your training loop, or leave it out",
+            "pass the optimizer of your training loop, or omit it",
         )
 
 
@@ -221,14 +221,14 @@ def _check_names(names: Any) -> None:
         raise _bad(
             "class_names",
             f"it is the text {names!r}",
-            "a list with one name for each class",
+            "a list with one name per class",
             f"write class_names=[{names!r}, …]",
         )
     if names is not None and not hasattr(names, "__iter__"):
         raise _bad(
             "class_names",
             f"it is a {type(names).__name__}",
-            "a list with one name for each class",
+            "a list with one name per class",
             "pass a list of strings",
         )
 

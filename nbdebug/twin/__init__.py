@@ -109,7 +109,7 @@ class Twin:
             self.optimizer.zero_grad()
             loss = self.run(batch).loss
             if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
-                raise NotApplicable("the loss gives no gradient; see loss-not-differentiable")
+                raise NotApplicable("the loss has no gradient; see loss-not-differentiable")
             loss.backward()
             return loss
 
@@ -157,7 +157,7 @@ class Twin:
                 handle.remove()
         if loss is None:
             raise BadInput(
-                f"it returned a {type(value).__name__} and no loss",
+                f"it returned a {type(value).__name__} instead of a loss",
                 where="compute_loss",
                 expected="a function compute_loss(model, batch, loss_fn) that returns the loss as a tensor",
                 do="end it with `return loss`",
@@ -228,7 +228,7 @@ def _own(function: Any, copied: Any, rebinder: Rebinder) -> Any:
     twin, names = rebinder.rebound(copied if copied is not None else function)
     if names:
         label = getattr(function, "__name__", type(function).__name__)
-        rebinder.notes.append(f"{label} reaches for your own {', '.join(names)}; on the copy it is given the copy's.")
+        rebinder.notes.append(f"{label} uses your own {', '.join(names)}; on the copy it gets the copy's.")
     return twin
 
 

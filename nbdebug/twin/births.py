@@ -1,7 +1,7 @@
 """Where a NaN or an infinity is born: the operation that made it out of finite numbers, and its way to the loss.
 
 Anomaly mode names the operation that passes a NaN on. Here every operation is watched with what went in and what came
-out, and each bad value carries the name of its birth along. Infinities that somebody wrote down (a mask of -inf) are
+out, and each bad value carries the name of its birth along. Intended infinities (a mask of -inf) are
 born on purpose: they count only when an operation makes a NaN of them.
 """
 
@@ -55,7 +55,7 @@ class OperationWatch(TorchDispatchMode):
             self._mark(tensor, [Birth(what, name, "", kind, kind == "inf" and what == "buffer")])
 
     def origin_of(self, tensor: torch.Tensor) -> Birth | None:
-        """Give the birth that a bad tensor goes back to, the first that nobody intended."""
+        """Return the origin of a bad tensor: the first unintended one."""
         births = self._origins.get(_address(tensor), [])
         return next((b for b in births if not b.on_purpose), births[0] if births else None)
 

@@ -47,8 +47,8 @@ def refuse_too_large(model: nn.Module, optimizer: Any) -> None:
     if needed > free:
         raise TwinRefused(
             f"model: it holds {human_bytes(held)}; a copy with gradients and optimizer state needs about "
-            f"{human_bytes(needed)}, and {human_bytes(free)} are free.\n"
-            "  Expected: room for one copy, because experiments never run on your own model.\n"
+            f"{human_bytes(needed)}, and {human_bytes(free)} is free.\n"
+            "  Expected: enough memory for one copy, because experiments never run on your own model.\n"
             "  What to do: use a smaller configuration of the same model (fewer layers, narrower), or a machine with "
             f"more memory.\n  {UNCHANGED}"
         )
@@ -119,9 +119,9 @@ def _functional(originals: tuple[Any, ...], error: Exception, memo: dict[int, An
         rest = [careful_copy(part, memo, notes) if part is not None else None for part in originals[1:]]
     except Exception as second:
         raise TwinRefused(
-            f"model: no copy of it can be made: deepcopy says {type(error).__name__}: {error}; and cloning its tensors "
-            f"says {type(second).__name__}: {second}.\n  Expected: a model that copy.deepcopy can copy.\n"
-            "  What to do: keep locks, files and open connections out of the module's attributes.\n"
+            f"model: it cannot be copied: deepcopy raises {type(error).__name__}: {error}; and cloning its tensors "
+            f"raises {type(second).__name__}: {second}.\n  Expected: a model that copy.deepcopy can copy.\n"
+            "  What to do: remove locks, files and open connections from the module's attributes.\n"
             f"  {UNCHANGED}"
         ) from error
     notes.append(

@@ -112,4 +112,4 @@ def say_hooks(model: nn.Module, notes: list[str]) -> None:
     """Say that the user's own hooks run on the copy."""
     hooked = [path or "model" for path, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
     if hooked:
-        notes.append(f"Your model has hooks of its own ({', '.join(hooked[:3])}); they run on the copy as well.")
+        notes.append(f"Your model has custom hooks ({', '.join(hooked[:3])}); they run on the copy as well.")

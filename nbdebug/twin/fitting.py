@@ -107,7 +107,7 @@ def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[str]:
         if low < 0:
             yield f"non-negative ids (the smallest is {low})"
         elif high >= rows:
-            yield f"num_embeddings={high + 1} or more (it is {rows}, and the largest id is {high})"
+            yield f"num_embeddings={high + 1} or more (it is {rows}, and the largest index is {high})"
         return
     for prefix, (attribute, dim) in _SIZES.items():
         wanted = getattr(module, attribute, None)

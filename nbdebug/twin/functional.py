@@ -1,4 +1,4 @@
-"""The stand-in for a model that nobody can copy: its own forward, run with clones of its tensors."""
+"""The stand-in for a model that cannot be copied: its own forward, run with clones of its tensors."""
 
 from __future__ import annotations
 

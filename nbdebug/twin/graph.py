@@ -43,7 +43,7 @@ class NodeOwners:
             self._open.pop()
 
     def claim(self, value: Any, path: str) -> None:
-        """Give all nodes behind these tensors that nobody has claimed to this module."""
+        """Give all nodes behind these tensors that no module has claimed, and assign them to this module."""
         todo = [t.grad_fn for t in tensors_in(value) if t.grad_fn is not None]
         while todo:
             node = todo.pop()

@@ -1,4 +1,4 @@
-"""Put back everything global that an experiment could disturb, whatever ends the experiment.
+"""Restore all global state that an experiment could change, however the experiment ends.
 
 The order matters: each undo is written down before its change is made, the first interrupt only sets a flag that
 experiments poll, and the undo list is worked off with interrupts held back.
@@ -45,7 +45,7 @@ class Guard:
             try:
                 self._undo[-1]()
             except Exception as error:  # one that fails must not keep the others from being done
-                warnings.warn(f"nbdebug could not put something back: {error!r}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"nbdebug could not restore an object: {error!r}", RuntimeWarning, stacklevel=2)
             self._undo.pop()  # only after it has run: an undo is harmless when it runs twice
 
     def on_close(self, undo: Callable[[], Any]) -> None:
@@ -160,7 +160,7 @@ def guarded(
 ) -> T:
     """Run an experiment with its own seed and gradients on, and leave everything global as it was.
 
-    `live` are the user's objects whose generators must not move on. What the witness saw is put back, too.
+    `live` are the user's objects whose generators must not move on. What the witness saw is restored, too.
     """
     guard = Guard(control)
     try:

@@ -30,7 +30,7 @@ def influence_of(twin: Twin, batch: Batch, parameters: Sequence[torch.Tensor], *
 
 
 def changes_its_layer(twin: Twin, batch: Batch, path: str, parameters: Sequence[torch.Tensor]) -> bool:
-    """Whether what the layer itself gives depends on these values, as on a bias of which only the slope is used."""
+    """Whether what the layer itself gives depends on these values, as on a bias of which only the gradient is used."""
     reference = _given_by(twin, batch, path)
     with _altered(parameters):
         changed = _given_by(twin, batch, path)

@@ -172,7 +172,7 @@ def _inside(twin: Twin, batch: Batch) -> LossBox:
     boxes = (_at_layer(twin, batch, call) for call in likely)
     box = next((box for box in boxes if _matters(box)), None)
     if box is None:
-        raise NotApplicable("the model computes its own loss, and no module gives what it is computed from")
+        raise NotApplicable("the model computes its own loss, and no module returns its inputs")
     return box
 
 

@@ -1,4 +1,4 @@
-"""Recognise a loss by how its gradient answers, not by its name.
+"""Recognize a loss by how its gradient answers, not by its name.
 
 For a cross-entropy of logits the gradient is k·(softmax(output) − target): whatever the targets, weights, smoothing and
 reduction are, the *change* of the gradient between two outputs is proportional to the change of the softmax. The same

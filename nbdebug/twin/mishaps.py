@@ -190,7 +190,7 @@ _RULES: tuple[tuple[str, str, str, tuple[Advice, ...]], ...] = (
 
 
 def mishap_of(error: str) -> Mishap | None:
-    """Recognise an error by its message."""
+    """Recognize an error by its message."""
     for kind, pattern, says, advice in _RULES:
         if re.search(pattern, error, flags=re.IGNORECASE | re.DOTALL):
             return Mishap(kind, says, advice)

@@ -1,4 +1,4 @@
-"""What one pass of the model and the loss gives, also where nobody records gradients but the user's code takes some."""
+"""What one pass of the model and the loss gives, also under no_grad if the user's code computes gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Outcome:
 
 
 def measured(run: Callable[[], Outcome]) -> Outcome:
-    """Run a pass; one that takes gradients of its own, as a penalty on a slope does, gets them even under no_grad."""
+    """Run a pass; one that computes gradients itself, such as a gradient penalty, gets them even under no_grad."""
     try:
         return run()
     except RuntimeError as error:

@@ -37,9 +37,9 @@ def outlets(twin: Twin, call: Callable[[], Any]) -> list[tuple[nn.Module, Any]]:
     except Exception as error:  # a loss that refuses the model's answer can still be asked about others
         failed = error
     if not ended:
-        raise failed or NotApplicable("the loss is computed without a call of the model")
+        raise failed or NotApplicable("the loss is computed without calling the model")
     if len({id(module) for module, _ in ended}) < len(ended):
-        raise NotApplicable("the loss runs the model several times, so it is no function of one answer")
+        raise NotApplicable("the loss calls the model several times, so it is not a function of one output")
     return ended
 
 

@@ -47,7 +47,7 @@ def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
     """Run real batches, then one batch with the last layer scaled, and say what all outputs have in common."""
     real = [tensor.detach().double() for batch in batches if (tensor := run(batch)) is not None]
     if not real:
-        raise NotApplicable("the loss takes no tensor from this model")
+        raise NotApplicable("the loss uses no tensor of this model")
     last, felt = _last_parameters(model, batches[0], run)
     turned = _with_gains(last, GAINS, batches[0], run)
     outputs_of_all = _with_gains(felt, GAINS_OF_ALL, batches[0], run)

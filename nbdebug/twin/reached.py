@@ -40,7 +40,7 @@ def watch_pass(twin: Twin, batch: Batch, named: dict[str, nn.Parameter], seen: R
     assert trace.outcome is not None
     loss, predicted = trace.outcome.loss, trace.outcome.predicted
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise NotApplicable("the loss is not one number")
+        raise NotApplicable("the loss is not a scalar")
     prints: dict[int, tuple[Any, float]] = {}
     _listen(trace, prints)
     if loss.requires_grad:

@@ -88,7 +88,7 @@ def runnable(samples: Samples, count: int, run: Callable[[Batch], Any]) -> Sampl
     for chosen in (samples.head(count), samples):
         if runs(run, chosen.batch):
             return chosen
-    raise NotApplicable("the model does not run in this way on its batch")
+    raise NotApplicable("the model fails on such a batch")
 
 
 def several_batches(twin: Twin, most: int) -> list[Batch]:
@@ -103,9 +103,9 @@ def samples_of(twin: Twin, batch: Batch | None = None) -> Samples:
     batch = batch if batch is not None else twin.batch()
     tensors = [t for t in batch.inputs.values() if t.dim() > 0]
     if not tensors:
-        raise NotApplicable("the inputs of the batch hold no tensor with a dimension for the samples")
+        raise NotApplicable("the inputs contain no tensor with a batch dimension")
     if batch.joined_by:
-        raise NotApplicable(f"all samples stand in one row, and {batch.joined_by[0]} says which part is whose")
+        raise NotApplicable(f"samples are packed along dim 0, and {batch.joined_by[0]} assigns the parts to samples")
     drawn = _drawn_by_loader(twin.subject)
     if drawn is not None and batch.size != min(drawn, batch.size) and batch.size % drawn:
         return _time_first(batch, tensors, drawn)
@@ -158,7 +158,7 @@ def _time_first(batch: Batch, tensors: list[torch.Tensor], drawn: int) -> Sample
     if all(t.dim() > 1 and t.shape[1] == drawn for t in tensors):
         return Samples(batch, 1, drawn, True)
     raise NotApplicable(
-        f"the loader draws {drawn} samples and the inputs have {batch.size} rows: a row is not a sample here"
+        f"the loader draws {drawn} samples, but the inputs have {batch.size} rows: a row is not a sample"
     )
 
 
@@ -180,7 +180,7 @@ def _refuse_graphs(twin: Twin, batch: Batch) -> None:
     held += [value for module in twin.model.modules() for value in vars(module).values()]
     for tensor in held:
         if isinstance(tensor, torch.Tensor) and _joins_rows(tensor, rows):
-            raise NotApplicable("the rows of the batch are joined by a graph, so they are no independent samples")
+            raise NotApplicable("the rows of the batch are nodes of one graph, so they are not independent samples")
 
 
 def _joins_rows(tensor: torch.Tensor, rows: int) -> bool:

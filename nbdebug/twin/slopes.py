@@ -1,4 +1,4 @@
-"""Gradients that somebody wrote by hand, held against the slope of the forward they belong to."""
+"""Compare custom gradients with finite differences of their forward."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class Slopes:
-    """The gradient that was given and the slope that was measured, element by element where there is one."""
+    """The analytic and the numerical gradient, element by element if available."""
 
     given: torch.Tensor
     measured: torch.Tensor
@@ -87,7 +87,7 @@ def _arguments(frame: FrameType) -> tuple[tuple[str, ...], tuple[Any, ...]]:
 
 
 def slopes_of(call: FunctionCall, index: int) -> Slopes | None:
-    """Compare gradient and slope for one argument, in double precision where the function can do that."""
+    """Compare analytic and numerical gradient of one argument, in float64 if possible."""
     for precision, dtype, step in (("double", torch.float64, 1e-5), ("float", torch.float32, 1e-2)):
         try:
             return _compare(call, index, dtype, step, precision)
@@ -102,7 +102,7 @@ def _compare(call: FunctionCall, index: int, dtype: torch.dtype, step: float, pr
     leaf = x.clone().requires_grad_()
     outputs = _outputs(call, [*args[:index], leaf * 1, *args[index + 1 :]])
     if any(output.dtype != dtype for output in outputs):
-        raise TypeError("the function changes the precision by itself")
+        raise TypeError("the function changes the dtype itself")
     weights = [torch.randn_like(output) for output in outputs]
     (gradient,) = torch.autograd.grad(_total(outputs, weights), [leaf], allow_unused=True)
 
@@ -149,7 +149,7 @@ def _outputs(call: FunctionCall, args: list[Any]) -> list[torch.Tensor]:
     made = call.function.apply(*args)
     found = [o for o in (made if isinstance(made, (tuple, list)) else (made,)) if _is_real(o)]
     if not found:
-        raise TypeError("no real output")
+        raise TypeError("no real-valued output")
     return found
 
 

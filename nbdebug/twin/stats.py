@@ -1,4 +1,4 @@
-"""One way to summarise any tensor: integers, bools, half precision, sparse, complex, empty or full of NaN."""
+"""One way to summarize any tensor: integers, bools, half precision, sparse, complex, empty or full of NaN."""
 
 from __future__ import annotations
 

@@ -44,15 +44,15 @@ def task_of(output: Any, batch: Batch) -> Task:
     """Name the kind of the task."""
     predicted, target = main_output(output), batch.target
     if not isinstance(predicted, torch.Tensor) or not isinstance(target, torch.Tensor):
-        return Task("unknown", reason="outputs or targets are not plain tensors")
+        return Task("unknown", reason="outputs or targets are not tensors")
     if not batch.has_target:
         kind = "reconstruction" if predicted.shape == target.shape else "unknown"
-        return Task(kind, reason="there is no target of its own")
+        return Task(kind, reason="there is no separate target")
     dim = class_dim(predicted, target)
     integral = not target.is_floating_point() and not target.is_complex()
     if dim is not None and (integral or predicted.shape == target.shape) and predicted.shape[dim] > 1:
         classes = int(predicted.shape[dim])
-        return Task("classification", scale_of(predicted, dim), classes, f"{classes} scores for each target")
+        return Task("classification", scale_of(predicted, dim), classes, f"{classes} logits per target")
     if predicted.numel() == target.numel() and bool(((target == 0) | (target == 1)).all()):
         width = int(predicted.shape[1]) if predicted.dim() > 1 else 1
         inside = bool(((predicted >= 0) & (predicted <= 1)).all()) and predicted.numel() > 1
@@ -65,7 +65,7 @@ def task_of(output: Any, batch: Batch) -> Task:
     if target.is_floating_point() or target.is_complex():
         return Task("regression", reason="the targets are real numbers")
     return Task(
-        "unknown", reason=f"outputs {tuple(predicted.shape)} and targets {tuple(target.shape)} fit no usual task"
+        "unknown", reason=f"outputs {tuple(predicted.shape)} and targets {tuple(target.shape)} match no standard task"
     )
 
 
@@ -75,21 +75,21 @@ def chance_loss(loss_fn: Any, output: Any, batch: Batch, task: Task) -> tuple[fl
         return None, "the model returns more than one tensor"
     ignorant = _ignorant(output.detach(), batch.target, task)
     if ignorant is None:
-        return None, f"there is no guess without knowledge for a task of the kind {task.kind!r}"
+        return None, f"there is no constant baseline for a task of kind {task.kind!r}"
     guess, reason = ignorant
     try:
         value = loss_fn(guess, batch.target)
     except Exception as error:
-        return None, f"the loss does not accept a guess: {error}"
+        return None, f"the loss does not accept a constant baseline: {error}"
     return float(value.detach()) if isinstance(value, torch.Tensor) and value.numel() == 1 else None, reason
 
 
 def _ignorant(output: torch.Tensor, target: Any, task: Task) -> tuple[torch.Tensor, str] | None:
     if task.kind == "classification":
         fill = {"probabilities": 1 / task.classes, "log-probabilities": -float(torch.tensor(task.classes).log())}
-        return torch.full_like(output, fill.get(task.scale, 0.0)), f"every one of {task.classes} classes equally likely"
+        return torch.full_like(output, fill.get(task.scale, 0.0)), f"all {task.classes} classes equally likely"
     if task.kind in ("binary", "multilabel"):
-        return torch.full_like(output, 0.5 if task.scale == "probabilities" else 0.0), "both answers equally likely"
+        return torch.full_like(output, 0.5 if task.scale == "probabilities" else 0.0), "both classes equally likely"
     if task.kind == "regression" and isinstance(target, torch.Tensor) and target.numel() == output.numel():
         mean = target.to(output.dtype).mean(0, keepdim=True) if target.dim() else target.to(output.dtype)
         return mean.expand(target.shape).reshape(output.shape).clone(), "the mean of the targets for every sample"

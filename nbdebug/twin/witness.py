@@ -1,7 +1,7 @@
-"""See whether something of the user's was touched, and put back what can be put back without writing a tensor.
+"""Detect changes to the user's objects, and restore what can be restored without writing a tensor.
 
 Experiments run on copies, so nothing should be touched. But code of the user's may reach a live object by a way that
-nobody foresaw; then this notices. Structure (attributes, hooks, flags, gradients) is put back by identity. The values
+was not foreseen; then this notices. Structure (attributes, hooks, flags, gradients) is restored by identity. The values
 of a tensor are never written, because that would break a graph that waits for its backward pass: they are named.
 """
 
@@ -62,16 +62,16 @@ class Witness:
                 tensor.grad = gradient
 
     def touched(self) -> list[str]:
-        """Name what changed, with what was put back and what could not be."""
-        lines = [f"{name} was changed, and was put back" for name in dict.fromkeys(self._mended)]
+        """Return what changed, whether restored or not."""
+        lines = [f"{name} was modified and has been restored" for name in dict.fromkeys(self._mended)]
         for name, tensor, before, _ in self._tensors:
             now = _state(tensor)
             if now != before:
                 parts = ("version", "memory", "shape", "requires_grad", "values", "gradient")
                 changed = [part for part, a, b in zip(parts, before, now, strict=True) if a != b]
-                lines.append(f"{name} was changed ({', '.join(changed)}), and is as it was left")
+                lines.append(f"{name} was modified ({', '.join(changed)}) and could not be restored")
         lines += [
-            f"{kind.__name__}.{name} was changed" for kind, before in self._classes for name in _news(kind, before)
+            f"{kind.__name__}.{name} was modified" for kind, before in self._classes for name in _news(kind, before)
         ]
         return lines
 

@@ -67,9 +67,9 @@ def verify_finding(
     """Try the remedies of a finding on what its session examined."""
     if finding.session is None:
         raise BadInput(
-            "this finding was read from a file or copied, so that the model it is about is not known",
+            "this finding was loaded from a file or copied, so its model is unknown",
             where="finding.verify",
-            expected="a finding of a report that nbdebug.diagnose has just made",
+            expected="a finding of a report that nbdebug.diagnose returned in this session",
             do="call nbdebug.verify(finding, model, loader, …)",
         )
     return _verified(finding, finding.session, remedy, control, time_limit, progress)
@@ -102,10 +102,10 @@ def _chosen(finding: Finding, number: int | None) -> list[Remedy]:
         return able or [finding.remedies[0] if finding.remedies else Remedy("")]
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(finding.remedies):
         raise BadInput(
-            f"the remedy is {number!r}",
+            f"the fix is {number!r}",
             where="finding.verify",
-            expected=f"a whole number below {len(finding.remedies)}, the number of its remedies",
-            do="leave the number out to try one after the other",
+            expected=f"a whole number below {len(finding.remedies)}, the number of its fixes",
+            do="omit the number to try them one after the other",
         )
     return [finding.remedies[number]]
 
@@ -144,7 +144,7 @@ class _Trial:
             verdict, says = "not tried", INTERRUPTED
         finally:
             self.control.reset()
-        picture = Lines.of_losses(self.curves, "A short training of both copies") if self.curves else None
+        picture = Lines.of_losses(self.curves, "Short training run of both copies") if self.curves else None
         return Verification(self.remedy, verdict, says, contests, picture, round(time.perf_counter() - started, 3))
 
     def _contests(self, judged_by: Judged) -> tuple[Contest, ...]:
@@ -177,7 +177,7 @@ class _Trial:
         """Whether the check, run again, raises nothing of the same weight and kind at the same place."""
         result = patched.run_check(self.finding.check)
         if result.status == "crashed":
-            raise NotApplicable(f"the check could not be run again: {result.reason}")
+            raise NotApplicable(f"the check could not be rerun: {result.reason}")
         alike = [f for f in result.findings if f.is_alarm or not self.finding.is_alarm]
         return not any(f.where == self.finding.where and set(f.evidence) == set(self.finding.evidence) for f in alike)
 

@@ -82,7 +82,7 @@ def _of_answers(plain: Practice | None, patched: Practice) -> Comparison:
 def _of_classes(plain: Practice | None, patched: Practice) -> Comparison:
     assert patched.balanced is not None
     before = plain.balanced if plain is not None and plain.balanced is not None else 0.0
-    return _more("accuracy, every class counting alike,", before, patched.balanced, patched.samples, 0.0)
+    return _more("balanced accuracy", before, patched.balanced, patched.samples, 0.0)
 
 
 def _more(measure: str, before: float, after: float, samples: int, chance: float) -> Comparison:

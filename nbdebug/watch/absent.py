@@ -21,7 +21,7 @@ HEAD = 64  # values of a parameter that are remembered: a step moves them all
 class Absent:
     """The parameters that no optimizer holds which is followed: whether gradients came to them, and whether they moved.
 
-    Another optimizer, which nobody told us of, may train them; so that nothing is said of what has moved.
+    Another optimizer, unknown here, may train them; parameters that changed are not reported.
     """
 
     def __init__(self, parameters: list[tuple[str, torch.nn.Parameter]], steps: Steps) -> None:
@@ -34,7 +34,7 @@ class Absent:
         self._first = [_head(p) for _, p in parameters[:FIRST] if _is_trainable(p)]
 
     def look(self) -> None:
-        """Look at the parameters that nobody holds; where there are none, as nearly always, it is done at once."""
+        """Measure the parameters that no optimizer holds; usually there are none."""
         followed = self._steps.followed.values()
         held = sum(len(one.parameters) for one in followed)
         if held != self._held:

@@ -67,7 +67,7 @@ def is_clear(probes: list[torch.Tensor]) -> tuple[bool, bool]:
     """Whether the gradients of the last step are gone, and whether that could not be seen.
 
     A parameter that is used outside of the forward pass may have got the gradient of this pass already, so that one
-    alone proves nothing; and where one is None, somebody has cleared them all.
+    alone proves nothing; and if one is None, all of them were cleared.
     """
     left = [g for p in probes if (g := p.grad) is not None]
     if len(left) < len(probes) or not left:

@@ -38,15 +38,15 @@ def follow_predictions(live: Live, *inputs: Any, every: int = 20, **named: Any) 
         raise BadInput(
             f"it is a {type(live).__name__}",
             where="follow_predictions: live",
-            expected="what nbdebug.watch(model, optimizer) gives",
+            expected="the object that nbdebug.watch(model, optimizer) returns",
             do="with nbdebug.watch(model, optimizer) as live: nbdebug.follow_predictions(live, x)",
         )
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise BadInput(
             f"every is {every!r}",
             where="follow_predictions",
-            expected="a whole number of steps, 1 or more",
-            do="leave it out to ask every 20 steps",
+            expected="an integer number of steps >= 1",
+            do="omit it to measure every 20 steps",
         )
     return _Follower(live, inputs, named, every).start().stop
 
@@ -73,8 +73,8 @@ class _Follower:
             raise BadInput(
                 f"the model fails with these inputs: {type(error).__name__}: {error}",
                 where="follow_predictions: inputs",
-                expected="what the model is called with in the training",
-                do="pass the inputs of one batch as they go into the model, without the labels",
+                expected="the inputs that the model gets in training",
+                do="pass the inputs of one batch as the model receives them, without the labels",
             ) from error
         self._handles = [self.model.register_forward_pre_hook(LiveHook(self._perhaps_look))]
         self._unsubscribe = self.live.subscribe(lambda run: None if run.is_running else self.stop())
@@ -95,7 +95,7 @@ class _Follower:
                 answers = self._answers()
         except Exception as error:
             self.stop()
-            warnings.warn(f"nbdebug.follow_predictions ends, because the model failed: {error!r}", stacklevel=2)
+            warnings.warn(f"nbdebug.follow_predictions stopped, because the model failed: {error!r}", stacklevel=2)
             return
         if answers is not None and self.last is not None and answers.shape == self.last.shape:
             self.live.log(**{CHANGED: _changed(self.last, answers)})

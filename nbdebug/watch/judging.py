@@ -22,8 +22,8 @@ __all__ = ["RecordingSession", "checks_of_recordings", "judged"]
 
 FEW = 20  # steps, with which the checks of the loss and of habits begin to speak
 ENOUGH = 10  # measurements of the layers, with which every check has something to say
-NO_STEP = "No step was recorded: run the training loop inside the block, with the model and optimizer that are watched."
-NO_COPY = "it needs experiments on a copy of the model; nbdebug.diagnose(model, loader) makes them"
+NO_STEP = "No step was recorded: run the training loop inside the block, with the watched model and optimizer."
+NO_COPY = "it requires experiments on a copy of the model; run nbdebug.diagnose(model, loader)"
 
 
 def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> Report:
@@ -55,12 +55,12 @@ def _about(recording: Recording) -> list[str]:
     if not recording.steps:
         return [f"{nothing(recording)}: call optimizer.step()." if recording.tally.backwards else NO_STEP]
     if recording.steps < FEW:
-        return [f"Only {plural(recording.steps, 'step')} so far: most checks need {FEW} or more."]
+        return [f"Only {plural(recording.steps, 'step')} so far: most checks require at least {FEW}."]
     looks = max((len(layer.mean) for layer in recording.layers.values()), default=0)
     if not 0 < looks < ENOUGH <= recording.steps:
         return []
     return [
-        f"Layers were measured at {looks} of {recording.steps} steps, which is too seldom for some checks: "
+        f"Layers were measured at {looks} of {recording.steps} steps, which is too few for some checks: "
         "nbdebug.watch(model, optimizer, every=1) measures them at every step."
     ]
 

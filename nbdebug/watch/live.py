@@ -183,7 +183,7 @@ class Live(Run):
         except Exception as error:
             if listener in self._listeners:
                 self._listeners.remove(listener)
-            warnings.warn(f"a listener of nbdebug.watch failed and was dropped: {error!r}", stacklevel=2)
+            warnings.warn(f"a listener of nbdebug.watch failed and was removed: {error!r}", stacklevel=2)
 
 
 @plainly
@@ -209,15 +209,15 @@ def watch(
         raise BadInput(
             f"every is {every!r}",
             where="nbdebug.watch(every)",
-            expected="a whole number of steps, 1 or more, or None to let the budget decide",
+            expected="an integer number of steps >= 1, or None to let the budget decide",
             do="every=1 measures the layers at every step",
         )
     if budget is not None and (not isinstance(budget, (int, float)) or not 0 <= budget <= 1):
         raise BadInput(
             f"budget is {budget!r}",
             where="nbdebug.watch(budget)",
-            expected="a share of the time between 0 and 1",
-            do="budget=0.05 lets the recorder take a twentieth of the time",
+            expected="a fraction of the time between 0 and 1",
+            do="budget=0.05 lets the recorder take 5 % of the time",
         )
     share = budget if budget is not None else AUTO_BUDGET if every is None else EXPLICIT_BUDGET
     return Live(Recorder(target_of(model, optimizer, layers), every=every, budget=share))

@@ -16,7 +16,7 @@ NUMBERS = "biuf"  # kinds of NumPy's types that hold real numbers
 
 
 def number(name: str, value: Any) -> Any:
-    """Give a value as a float, or a tensor with one element as a copy that nobody waits for."""
+    """Return a value as a float, or a tensor with one element as an asynchronous copy."""
     if isinstance(value, torch.Tensor):
         if value.numel() == 1 and not value.is_complex():
             return value.detach().clone()
@@ -31,7 +31,7 @@ def number(name: str, value: Any) -> Any:
     raise BadInput(
         f"{name} is {_seen(value)}",
         where="live.log",
-        expected="one number for each name: a float, or a tensor or an array with one element",
+        expected="one number per name: a float, or a tensor or array with one element",
         do=_advice(name, value),
     )
 
@@ -40,7 +40,7 @@ def unnamed(values: tuple[Any, ...]) -> BadInput:
     """Give the error for values that were handed without a name."""
     has_names = len(values) == 1 and isinstance(values[0], Mapping)
     return BadInput(
-        f"{type(values[0]).__name__} was handed without a name",
+        f"{type(values[0]).__name__} was passed without a name",
         where="live.log",
         expected="numbers with names: live.log(loss=0.5)",
         do="live.log(**metrics) for a dict of metrics" if has_names else "live.log(name=value)",
@@ -64,20 +64,20 @@ def _advice(name: str, value: Any) -> str:
         return f"live.log({name}={expression})" if is_plain else f"live.log(**{{{name!r}: {expression}}})"
 
     if value is None:
-        return f"leave {name} out where it has no value: if {own} is not None: {call(own)}"
+        return f"omit {name} if it has no value: if {own} is not None: {call(own)}"
     if isinstance(value, (str, bytes)) or (isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "SUO"):
         return f"log numbers only; where the text is one, {call(f'float({own})')}"
     if isinstance(value, Mapping):
         return f"live.log(**{own}) records each of its numbers under its own name"
     if isinstance(value, (list, tuple, set, frozenset)):
-        return f"log a summary, {call(f'sum({own}) / len({own})')}, or each number under a name of its own"
+        return f"log a summary, {call(f'sum({own}) / len({own})')}, or each number under its own name"
     if isinstance(value, int):
         return f"log its logarithm, {call(f'math.log10({own})')}"
     if isinstance(value, complex) or _is_complex(value):
-        return f"log its size, {call(f'float(abs({own}))')}"
+        return f"log its magnitude, {call(f'float(abs({own}))')}"
     if hasattr(value, "mean"):
         return f"log a summary of it, for example {call(f'float({own}.mean())')}"
-    return f"log what it gives, {call(f'{own}()')}" if callable(value) else f"log a number of it, {call('…')}"
+    return f"log its return value, {call(f'{own}()')}" if callable(value) else f"log a number of it, {call('…')}"
 
 
 def _is_complex(value: Any) -> bool:

@@ -30,7 +30,7 @@ class _Windows(dict[int, np.ndarray]):
 
     def __missing__(self, address: int) -> np.ndarray:
         if not address:
-            raise RuntimeError("the tensor has given its memory back")
+            raise RuntimeError("the tensor's memory has been freed")
         if len(self) >= MOST:
             self.clear()
         shape, strides = self._layout

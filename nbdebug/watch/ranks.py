@@ -33,7 +33,7 @@ class RankWatch:
     def _lost(self, error: Exception) -> None:
         """Go on alone: nothing that goes wrong between the processes may reach the training."""
         self._meeting = None
-        warnings.warn(f"nbdebug.watch: the other ranks are not followed: {error!r}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"nbdebug.watch: the other ranks are not tracked: {error!r}", RuntimeWarning, stacklevel=3)
 
     def begin(self) -> None:
         """Meet the others, the first time that it begins."""
@@ -74,7 +74,7 @@ class RankWatch:
         try:
             said = self._heard(self._meeting)
         except (RuntimeError, OSError) as error:  # the store is gone with the process that held it
-            return (), (f"The other ranks cannot be heard any more: {error}.",)
+            return (), (f"The other ranks cannot be reached any more: {error}.",)
         others = [as_facts(said[rank]) for rank in sorted(said)]
         # Values of different moments differ by right.
         others = [one if one.steps == own.steps else replace(one, prints=()) for one in others]

@@ -22,8 +22,8 @@ __all__ = ["SCHEMA", "TREE", "load"]
 
 SCHEMA = 2
 TREE = "tree"  # the array that says how the others belong together
-WRITTEN = "a file that live.save wrote"
-AGAIN = 'copy the file again from where it was whole, or save the run again with live.save("run.npz")'
+WRITTEN = "a file written by live.save"
+AGAIN = 'copy the file again from an intact source, or save the run again with live.save("run.npz")'
 
 
 def load(path: Path) -> Recording:
@@ -63,13 +63,13 @@ def _check_place(path: Path) -> None:
     folder = path.absolute().parent
     if path.is_dir():
         raise _refused(
-            f"{str(path)!r} is a folder", do=f'name the file in it: nbdebug.watch.load("{path / "run.npz"}")'
+            f"{str(path)!r} is a directory", do=f'pass a file in it: nbdebug.watch.load("{path / "run.npz"}")'
         )
     if not folder.is_dir():
-        raise _refused(f"there is no folder {str(folder)!r}", do="check the path")
+        raise _refused(f"there is no directory {str(folder)!r}", do="check the path")
     if not path.exists():
         others = sorted(file.name for file in folder.glob("*.npz"))[:3]
-        has = f"; in this folder there is {', '.join(others)}" if others else ""
+        has = f"; this directory contains {', '.join(others)}" if others else ""
         raise _refused(f"there is no file {path.name!r} in {str(folder)!r}", do=f"check the path{has}")
 
 
@@ -146,7 +146,7 @@ def _refused(seen: str, *, do: str, expected: str = WRITTEN) -> BadInput:
 
 
 def _not_ours(path: Path) -> BadInput:
-    return _refused(f"{path.name!r} is not a recording: live.save did not write it", do="check the path")
+    return _refused(f"{path.name!r} is not a recording written by live.save", do="check the path")
 
 
 def _damaged(path: Path, error: Exception) -> BadInput:

@@ -101,12 +101,12 @@ class Recorder:
 
     def give_up(self, error: Exception) -> None:
         """Switch off for good, and say so once; the training goes on."""
-        self.failure = f"The recorder failed and switched itself off: {type(error).__name__}: {error}"
+        self.failure = f"The recorder failed and is disabled: {type(error).__name__}: {error}"
         self.is_running = False
         self.lane.close()
         self.detach()
         error.__traceback__ = None
-        warnings.warn(f"nbdebug.watch: {self.failure}. Your training goes on.", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"nbdebug.watch: {self.failure}. Your training continues.", RuntimeWarning, stacklevel=3)
 
     # --- one step -----------------------------------------------------------------------------------------------
 

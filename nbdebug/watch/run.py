@@ -43,7 +43,7 @@ class Run:
 
     @property
     def findings(self) -> list[Finding]:
-        """What the checks say about the run so far, the likeliest cause first; judged again when steps were added."""
+        """What the checks say about the run so far, the most likely cause first; judged again when steps were added."""
         recording = self.recording()
         if self._judged is None or self._judged[0] != recording.steps:
             return self._judge(recording).findings
@@ -52,7 +52,7 @@ class Run:
     def appeared(self, finding: Finding) -> int | None:
         """Give the step at which a finding appeared: the one it names itself, or when it was first seen.
 
-        None where nobody looked while the run went on.
+        None if the run was not checked while it was recorded.
         """
         steps = self._judged[0] if self._judged is not None else 0
         named = [finding.evidence.get(name) for name in ("first step", "step")]

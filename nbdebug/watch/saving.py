@@ -24,7 +24,7 @@ def save(recording: Recording, path: Path) -> Path:
     """Write a recording; the file appears whole or not at all."""
     if path.suffix.lower() != ".npz":
         raise BadInput(
-            f"{path.name!r} " + (f"ends in {path.suffix!r}" if path.suffix else "has no ending"),
+            f"{path.name!r} " + (f"ends in {path.suffix!r}" if path.suffix else "has no suffix"),
             where="live.save",
             expected="a path that ends in .npz",
             do='live.save("run.npz"); for a report, live.report().save("report.html")',
@@ -38,8 +38,8 @@ def save(recording: Recording, path: Path) -> Path:
         raise BadInput(
             f"{str(path)!r} cannot be written: {error.strerror or error}",
             where="live.save",
-            expected="a path at which a file may be written",
-            do="check the path and the room on the disk; what was there is as it was",
+            expected="a writable path",
+            do="check the path and the free disk space; existing files are unchanged",
         ) from error
     return path
 
@@ -47,7 +47,7 @@ def save(recording: Recording, path: Path) -> Path:
 def _write(arrays: dict[str, np.ndarray], path: Path) -> None:
     """Write beside the file and put it in its place at the end; whatever comes between leaves nothing behind."""
     if path.is_dir():
-        raise IsADirectoryError(f"{path.name!r} is a folder")
+        raise IsADirectoryError(f"{path.name!r} is a directory")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     try:
@@ -122,7 +122,7 @@ def to_tensorboard(recording: Recording, folder: Path) -> Path:
             "tensorboard is not installed",
             where="live.to_tensorboard",
             expected="an environment with tensorboard",
-            do="pip install tensorboard, or keep the run with live.save",
+            do="pip install tensorboard, or save the run with live.save",
         ) from error
     with SummaryWriter(str(folder)) as writer:
         for kind, name, statistic, series in curves(recording):

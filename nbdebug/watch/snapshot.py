@@ -85,11 +85,11 @@ def _unseen(recorder: Recorder) -> tuple[str, ...]:
             "follows every one that steps."
         )
     if recorder.steps.step and "loss" not in recorder.store.scalars:
-        notes.append("The loss was not seen: log it with live.log(loss=loss).")
+        notes.append("No loss was recorded: log it with live.log(loss=loss).")
     if recorder.steps.step and not recorder.passes.training_passes:
-        notes.append("No forward pass was seen, so that nothing is known of the layers' outputs.")
+        notes.append("No forward pass was recorded, so the layers' outputs are unknown.")
     if recorder.measured and recorder.passes.training_passes and _is_closed(recorder):
-        notes.append("Only the output of the model was seen: the layers inside are not called as modules of torch.")
+        notes.append("Only the output of the model was recorded: its layers are not called as torch modules.")
     if recorder.store.lost:
         notes.append(recorder.store.lost)
     return tuple(notes)

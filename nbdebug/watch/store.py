@@ -66,7 +66,7 @@ class Store:
         if not self.left_out:
             return ""
         names = ", ".join(self.left_out[:TOLD]) + (" and others" if len(self.left_out) > TOLD else "")
-        return f"At most {MOST_NAMES} names are recorded; left out: {names}."
+        return f"At most {MOST_NAMES} names are recorded; omitted: {names}."
 
     def put_memory(self, step: int, scale: torch.Tensor | None) -> None:
         """Note how much memory the process and the device hold, and the factor of a GradScaler."""

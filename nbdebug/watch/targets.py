@@ -81,7 +81,7 @@ def target_of(model: Any, optimizer: Any, layers: Any) -> Target:
     optimizers = _belonging(parameters, optimizers, unseen)
     if any(p.device.type != "cpu" for _, p in parameters):
         unseen.append(
-            "Times are those of the CPU, which does not wait for the device; batches on it are not told apart."
+            "Times are CPU times without device synchronization; repeated batches on the device are not detected."
         )
     name = ", ".join(type(_unwrapped(root)).__name__ for root in roots.values())
     return Target(name, roots, _chosen(found, layers), parameters, optimizers, unseen)
@@ -106,7 +106,7 @@ def _named(value: Any, kind: type, where: str, expected: str) -> dict[str, Any]:
             f"got {seen}" + (f" {wrong[0].__name__}, which is a class and not an object" if made else ""),
             where=f"nbdebug.watch({where})",
             expected=expected,
-            do=("make one first" if made else _instead(wrong[:1], where)) + hint,
+            do=("create one first" if made else _instead(wrong[:1], where)) + hint,
         )
     return named
 
@@ -145,10 +145,10 @@ def _optimizers(optimizer: Any) -> dict[str, torch.optim.Optimizer]:
 def _refuse(root: nn.Module) -> None:
     if isinstance(root, torch.jit.ScriptModule):
         raise BadInput(
-            "the model is scripted or traced, and compiled code calls no hooks",
+            "the model is scripted or traced, and compiled code does not call hooks",
             where="nbdebug.watch(model)",
-            expected="an ordinary nn.Module",
-            do="watch the module that it was made from, and script it after the training",
+            expected="a regular nn.Module",
+            do="watch the original module, and script it after training",
         )
     if type(root).__name__ in ("FullyShardedDataParallel", "FSDPModule") or any(
         type(p).__name__ == "DTensor" for p in root.parameters()
@@ -156,8 +156,8 @@ def _refuse(root: nn.Module) -> None:
         raise BadInput(
             "the model is sharded over processes (FSDP)",
             where="nbdebug.watch(model)",
-            expected="a model whose parameters are whole on every process, plain or in DistributedDataParallel",
-            do="watch a small version of the training on one process",
+            expected="a model with unsharded parameters on every process, with or without DistributedDataParallel",
+            do="watch a smaller training run on one process",
         )
 
 
@@ -176,9 +176,9 @@ def _belonging(
             "this model",
             where="nbdebug.watch(optimizer)",
             expected="the optimizer that trains this model",
-            do="make the optimizer anew after the model: optimizer = torch.optim.Adam(model.parameters())",
+            do="recreate the optimizer after the model: optimizer = torch.optim.Adam(model.parameters())",
         )
-    unseen.append(f"Not followed, because they hold no parameter of the model: {', '.join(strangers)}.")
+    unseen.append(f"Not tracked, because they hold no parameter of the model: {', '.join(strangers)}.")
     return {name: one for name, one in optimizers.items() if name not in strangers}
 
 
@@ -218,7 +218,7 @@ def _layers(prefix: str, root: nn.Module, unseen: list[str]) -> Iterator[tuple[s
             continue
         if _is_compiled(module):
             what = f"inside {_path(prefix, path)}" if path else "inside the model"
-            unseen.append(f"It is compiled: no layer {what} can be seen, only its output, gradients and weights.")
+            unseen.append(f"It is compiled: no layer {what} can be recorded, only its output, gradients and weights.")
             closed = (*closed, f"{path}." if path else "")
         if isinstance(module, torch.jit.ScriptModule) or "parametrizations" in path.split("."):
             continue
@@ -241,16 +241,16 @@ def _chosen(found: list[tuple[str, nn.Module]], patterns: Any) -> list[tuple[str
             f"layers is {patterns!r}",
             where="nbdebug.watch(layers)",
             expected="a name or a pattern of modules as in model.named_modules(), or a list of these",
-            do="layers=['encoder.*', 'head'], or leave it out to watch all of them",
+            do="layers=['encoder.*', 'head'], or omit it to watch all of them",
         )
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
     kept = [(path, module) for path, module in found if any(fnmatchcase(path, pattern) for pattern in wanted)]
     if not kept:
         names = ", ".join(path for path, _ in found[:8])
         raise BadInput(
-            f"no layer fits {', '.join(map(repr, wanted))}",
+            f"no layer matches {', '.join(map(repr, wanted))}",
             where="nbdebug.watch(layers)",
             expected=f"names or patterns of modules, such as {names}",
-            do="leave `layers` out to watch all of them",
+            do="omit `layers` to watch all of them",
         )
     return kept

@@ -54,7 +54,7 @@ def setup(model: nn.Module, lr: float, scale: float = 1 / 16) -> dict[str, Any]:
 
 def told_apart(report: nbdebug.Report) -> str:
     """Give the note that tells causes apart."""
-    notes = [note for note in report.notes if note.startswith("Told apart")]
+    notes = [note for note in report.notes if note.startswith("Root cause experiment")]
     assert len(notes) == 1, report.notes
     return notes[0]
 
@@ -70,10 +70,10 @@ def test_a_rate_too_high_is_told_from_a_frozen_layer() -> None:
     assert "batch-not-memorised" in first.explains and "batch-not-memorised" in first.evidence[CURES]
     frozen = report.result("frozen-parameters").findings[0]
     assert not frozen.evidence[CURES] and "batch-not-memorised" not in report.findings[1].explains
-    assert "with frozen-parameters alone cured, batch-not-memorised" in frozen.evidence["told apart"]
+    assert "with frozen-parameters alone fixed, batch-not-memorised" in frozen.evidence["told apart"]
     assert "learning-rate-too-high is the cause of batch-not-memorised" in told_apart(report)
     assert "told apart" in str(report.to_dict())
-    assert report.timings["telling causes apart"] > 0
+    assert report.timings["finding the root cause"] > 0
 
 
 def test_inputs_are_told_from_what_follows_from_them() -> None:
@@ -91,7 +91,7 @@ def test_two_causes_are_both_named() -> None:
     checks = ["unnormalised-inputs", "initialisation-off-scale", *LEARNING]
     report = nbdebug.diagnose(**setup(mlp(20.0), 0.05, 100.0), checks=checks, progress=False)
     assert {f.check for f in report.alarms[:2]} == {"unnormalised-inputs", "initialisation-off-scale"}
-    assert "none alone is enough" in told_apart(report)
+    assert "no single fix is enough" in told_apart(report)
 
 
 def test_a_regression_with_a_slipped_optimizer() -> None:
@@ -140,8 +140,8 @@ def test_nothing_is_tried_where_one_cause_is_left() -> None:
     one = nbdebug.diagnose(**hasty, checks=["learning-rate-too-high", "batch-not-memorised"], progress=False)
     off = nbdebug.diagnose(**hasty, checks=LEARNING, progress=False, tell_apart=False)
     for report in (healthy, one, off):
-        assert not any(note.startswith("Told apart") for note in report.notes)
-        assert "telling causes apart" not in report.timings
+        assert not any(note.startswith("Root cause experiment") for note in report.notes)
+        assert "finding the root cause" not in report.timings
     assert len(off.alarms) > 2
 
 
@@ -217,13 +217,13 @@ def test_rivals_are_what_nobody_explains() -> None:
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
-        ([Trial(("a",), ("s",), ()), Trial(("b",), (), ("s",))], "So a is the cause of s."),
-        ([Trial(("a",), ("s",), ()), Trial(("b",), ("s",), ())], "each of a and b is enough"),
-        ([Trial(("a",), ("s",), ()), Trial(("b",), ("s", "a"), ())], "So b is the cause of s."),
-        ([Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",))], "none of these is the whole cause"),
+        ([Trial(("a",), ("s",), ()), Trial(("b",), (), ("s",))], "Conclusion: a is the cause of s."),
+        ([Trial(("a",), ("s",), ()), Trial(("b",), ("s",), ())], "each of a and b alone fixes it"),
+        ([Trial(("a",), ("s",), ()), Trial(("b",), ("s", "a"), ())], "Conclusion: b is the cause of s."),
+        ([Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",))], "none of these is the only cause"),
         (
             [Trial(("a",), (), ("s",)), Trial(("b",), (), ("s",)), Trial(("a", "b"), ("s",), ())],
-            "mend a and b together",
+            "fix a and b together",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_what_cured_comes_first_and_what_did_not_explains_no_longer() -> None:
     after = ranked(told(found, trials, ["s"]), ["b", "a", "s"])
     assert [f.check for f in after] == ["a", "b", "s"]
     assert after[0].explains == ("s",) and after[1].explains == ()
-    assert after[1].evidence["told apart"] == "with b alone cured, s stays (the loss on one batch ends at 2.3)."
+    assert after[1].evidence["told apart"] == "with b alone fixed, s remains (the loss on one batch ends at 2.3)."
 
 
 def test_what_was_not_tried_keeps_its_place() -> None:

@@ -28,7 +28,7 @@ def test_the_cheapest_is_planned_and_says_why(session: Session) -> None:
     plan = planned(session, ORDER)
     assert plan is not None and plan.cure != "frozen-parameters" and plan.seconds < 60
     assert "frozen-parameters" in plan.rivals
-    assert f"The cheapest experiment that tells them apart: cure {plan.cure} alone on a copy" in plan.says
+    assert f"The cheapest experiment to find the root cause: fix {plan.cure} alone on a copy" in plan.says
     assert "may each be the cause of batch-not-memorised" in plan.says
 
 
@@ -38,4 +38,4 @@ def test_the_cheapest_is_made_first(session: Session) -> None:
     trials = arbitrate(session, ORDER, shown=False, seconds=600.0)
     alone = [trial.cured[0] for trial in trials if len(trial.cured) == 1]
     assert len(alone) > 1 and alone[-1] == "frozen-parameters"
-    assert any(note.startswith("Told apart on copies: with ") for note in session.journal.notes)
+    assert any(note.startswith("Root cause experiment on copies: with ") for note in session.journal.notes)

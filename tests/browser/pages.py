@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser
 
+from nbdebug.decision_tree import TREE
 from tests.browser.jupyter import EXTENSION, Front, Notebook, Server
+
+
+def step_named(name: str) -> re.Pattern[str]:
+    """Return a pattern for the step with this id, whether its label or its question is shown."""
+    step = next(step for stage in TREE for step in stage.steps if step.id == name)
+    return re.compile(f"{re.escape(step.label)}|{re.escape(step.question)}")
 
 
 @contextmanager

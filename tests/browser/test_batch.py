@@ -75,7 +75,7 @@ def test_sort_filter_next_and_one_sample(notebook: Notebook) -> None:
     assert 0 < view.locator("[data-place]").count() < 32
     expect(view.locator("[data-right=true]")).to_have_count(0)
     view.locator("[data-place]").first.click()
-    expect(view.locator(".nbd-detail")).to_contain_text("same every time", timeout=20_000)
+    expect(view.locator(".nbd-detail")).to_contain_text("same values every time", timeout=20_000)
     view.get_by_role("button", name="Next batch").click()
     expect(view.get_by_role("heading", name="Batch 2 of 57")).to_be_visible(timeout=20_000)
     keyboard_only(notebook, view)

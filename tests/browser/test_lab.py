@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.browser.jupyter import EXTENSION, Front, Notebook, Theme
 from tests.browser.lab import MAKE, PATIENCE, choose, explaining, line_of_watch
+from tests.browser.pages import step_named
 
 # Pictures of both themes, at no further cost.
 THEMES: dict[Front, Theme] = {"lab": "JupyterLab Dark", "notebook": "JupyterLab Light"}
@@ -69,7 +70,7 @@ def test_a_training_is_followed_also_by_a_new_page_and_stopped(notebook: Noteboo
     line.get_by_role("button", name="Stop").click()
     notebook.wait_for_idle()
     expect(line).to_be_hidden(timeout=PATIENCE)
-    expect(panel).to_contain_text("at rest", timeout=PATIENCE)
+    expect(panel).to_contain_text("idle", timeout=PATIENCE)
     for _ in range(10):  # what is asked right after an interrupt may be left out by the kernel with what waited before
         notebook.run_cell(2)
         if notebook.output(2).locator(".jp-OutputArea-output").count():
@@ -102,7 +103,7 @@ def test_the_wizard_beside_the_notebook_leads_to_the_line_and_exports(notebook: 
     page.locator(".jp-Dialog").get_by_role("button", name="Open beside the notebook").click()
     panel = page.locator("#nbdebug-panel")
     expect(panel.get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
-    panel.get_by_role("button", name="Does the loss get what it expects").click()
+    panel.get_by_role("button", name=step_named("loss-reads-outputs")).click()
     panel.get_by_role("button", name="Run this step").click()
     link = panel.get_by_role("button", name="bug: softmax-before-cross-entropy at last")
     link.click(timeout=PATIENCE)

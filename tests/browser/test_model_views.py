@@ -99,12 +99,12 @@ def test_every_view(notebook: Notebook, theme: Theme) -> None:
     keep(notebook, layers, f"layers-{notebook.front}-{shade}")
     layers.get_by_role("button", name="Graph", exact=True).click()
     layers.get_by_role("button", name="6, Linear").click()
-    expect(layers.locator(".nbd-detail")).to_contain_text("takes from")
+    expect(layers.locator(".nbd-detail")).to_contain_text("input from")
     expect(layers.locator(".nbd-arcs g").first).to_be_visible()  # the residual connections
     keep(notebook, layers, f"graph-{notebook.front}-{shade}")
 
     curve = view(notebook, 4)
-    expect(curve.locator("h3")).to_contain_text("step 29 · at rest")
+    expect(curve.locator("h3")).to_contain_text("step 29 · idle")
     curve.get_by_label("smoothing").fill("0.6")
     curve.get_by_role("button", name="Zoom in").click()
     keep(notebook, curve, f"curve-{notebook.front}-{shade}")

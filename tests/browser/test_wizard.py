@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, TimeoutError, expect
 
 from tests.browser.jupyter import Notebook, Server
-from tests.browser.pages import complain, new_page
+from tests.browser.pages import complain, new_page, step_named
 
 SETUP = """
 import time, torch, nbdebug
@@ -38,7 +38,7 @@ PAUSED = "time.sleep(4); print('slept')"
 WIZARD = "wizard = nbdebug.wizard(model, loader, nn.CrossEntropyLoss(), class_names=names)\nwizard"
 SLOW = "wizard = nbdebug.wizard(nn.Sequential(nn.Linear(64, 10), Slow()), loader, nn.CrossEntropyLoss())\nwizard"
 CELLS = [SETUP, SAME, PAUSED, WIZARD, WIZARD, WIZARD, SLOW, WIZARD, WIZARD]
-LOSS = "Does the loss get what it expects"
+LOSS, WEIGHTS, ONE_BATCH = step_named("loss-reads-outputs"), step_named("first-weights"), step_named("memorise")
 LAST = len(CELLS) - 1
 pytestmark = pytest.mark.timeout(400)
 
@@ -160,12 +160,12 @@ def test_by_keyboard_alone(notebook: Notebook) -> None:
 def test_an_overfit_run_can_be_cancelled_in_the_middle(notebook: Notebook) -> None:
     """The button answers at once; Cancel ends the experiment before its own end, and the buttons are back."""
     wizard = wizard_in(notebook, 6)
-    wizard.get_by_role("button", name="learn one small batch by heart").click()
+    wizard.get_by_role("button", name=ONE_BATCH).click()
     wizard.get_by_role("button", name="Run this step").click()
-    expect(wizard).to_contain_text("learning one batch by heart", timeout=60_000)
+    expect(wizard).to_contain_text("overfitting one batch", timeout=60_000)
     wizard.get_by_role("button", name="Cancel").click()
     expect(wizard.get_by_role("button", name="Run everything")).to_be_enabled(timeout=30_000)
-    expect(wizard).to_contain_text("cancelled by the user")
+    expect(wizard).to_contain_text("canceled by the user")
 
 
 def test_a_click_during_a_cell_waits(notebook: Notebook) -> None:
@@ -218,8 +218,8 @@ def test_every_stage_in_the_dark_then_a_fix_and_a_report(notebook: Notebook) -> 
 def test_reloaded_it_lives_on_and_reopened_its_findings_stay(notebook: Notebook) -> None:
     """The page is loaded again; then the kernel ends, and the notebook is opened trusted, and as somebody else's."""
     wizard = reloaded(notebook)
-    wizard.get_by_role("button", name="Do the weights start right").click()
-    expect(wizard.get_by_role("heading", name="Do the weights start right")).to_be_visible()
+    wizard.get_by_role("button", name=WEIGHTS).click()
+    expect(wizard.get_by_role("heading", name=WEIGHTS)).to_be_visible()
     expect(wizard.locator(".nbdebug-static")).to_be_hidden()
     for trusted in (True, False):
         notebook.reopen(f"wizard-{notebook.front}.ipynb", trusted=trusted)

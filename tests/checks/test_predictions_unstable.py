@@ -60,5 +60,5 @@ def test_following_leaves_no_trace() -> None:
 
 
 def test_what_cannot_be_followed_is_refused() -> None:
-    with pytest.raises(nbdebug.BadInput, match=r"what nbdebug\.watch"):
+    with pytest.raises(nbdebug.BadInput, match=r"that nbdebug\.watch"):
         nbdebug.follow_predictions(mlp(), fixed())  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def test_what_is_not_there_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> No
     named = {name for stage in whole_tree(registry) for step in stage.steps for name in step.instruments}
     assert named <= set(nbdebug.__all__)
     assert {name for q in questions() for name in q.look} <= set(nbdebug.__all__) | CHECKS
-    step = Step("x", "?", ".", instruments=("wizard", "levitate"))
+    step = Step("x", "X", "?", ".", instruments=("wizard", "levitate"))
     assert walking.on_offer(step) == replace(step, instruments=("wizard",))
     monkeypatch.setattr(nbdebug, "__all__", [*nbdebug.__all__, "levitate"])
     assert walking.on_offer(step) == step

@@ -73,13 +73,13 @@ def test_every_form_says_it(report: nbdebug.Report, ending: str, tmp_path: Path)
     """The words of the question, the answer, and what follows from it; a text of the user's is no markup."""
     if ending == "txt":
         text = " ".join(str(report).split())
-        assert "You said" in text and "When does the loss become NaN? later" in text and "0.05" in text
+        assert "Your answer" in text and "When does the loss become NaN? later" in text and "0.05" in text
         return
     text = report.save(tmp_path / f"report.{ending}").read_text(encoding="utf-8")
-    assert "What you said" in text and "The loss is NaN" in text
+    assert "Your answers" in text and "The loss is NaN" in text
     assert "When does the loss become NaN?" in text.replace("&#63;", "?")
     assert "<of digits>" not in text and "accuracy" in text
-    assert "what must never happen" in text  # the advice that follows from "later"
+    assert "add asserts to the loader" in text  # the advice that follows from "later"
 
 
 def test_data_keeps_it_and_older_files_are_read(report: nbdebug.Report, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_confusion_and_worst(model: torch.nn.Module) -> None:
     frame = result.to_frame()
     assert sum(row[2] for row in result.confusion.rows) == int(frame["error"].sum())
     assert [row[0] for row in result.worst.rows] == frame.nlargest(20, "hardness")["index"].tolist()
-    assert "Errors by kind" in str(result)
+    assert "Errors by slice" in str(result)
 
 
 def test_against_another_split(model: torch.nn.Module) -> None:
@@ -86,10 +86,10 @@ def test_against_another_split(model: torch.nn.Module) -> None:
 
 def test_slices_that_do_not_fit(model: torch.nn.Module) -> None:
     x, y = pixels()
-    with pytest.raises(nbdebug.BadInput, match="one value for each sample"):
+    with pytest.raises(nbdebug.BadInput, match="one value per sample"):
         nbdebug.analyse_errors(model, in_order(x, y), slices={"short": [1, 2, 3]}, progress=False)
     batches = [(x[:64], y[:64])]
-    with pytest.raises(nbdebug.BadInput, match="by index"):
+    with pytest.raises(nbdebug.BadInput, match="index its samples"):
         nbdebug.analyse_errors(model, batches, slices={"f": lambda sample: 1}, progress=False)
 
 
@@ -116,5 +116,5 @@ def test_the_worst_samples_in_the_batch_viewer(model: torch.nn.Module) -> None:
     assert [sample["target"] for sample in shown] == [row[1] for row in result.worst.rows[:6]]
     assert [sample["predicted"] for sample in shown] == [row[2] for row in result.worst.rows[:6]]
     batches = nbdebug.analyse_errors(model, [(x[:64], y[:64])], progress=False)
-    with pytest.raises(nbdebug.BadInput, match="by index"):
+    with pytest.raises(nbdebug.BadInput, match="index its samples"):
         batches.show_worst()

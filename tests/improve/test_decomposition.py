@@ -78,7 +78,7 @@ def test_regression_and_own_metric() -> None:
 
     loaders = loader_of(x[:500], y[:500]), loader_of(x[500:], y[500:])
     assert nbdebug.decompose(model, *loaders, metric=confidence_missed, progress=False).measure == "confidence_missed"
-    with pytest.raises(nbdebug.BadInput, match="leave out the mean over the batch"):
+    with pytest.raises(nbdebug.BadInput, match="omit the mean over the batch"):
         nbdebug.decompose(model, *loaders, metric=lambda output, target: output.mean(), progress=False)
 
 
@@ -86,8 +86,8 @@ def test_says_what_it_saw_and_what_is_missing() -> None:
     x, y = pixels()
     train, val = loader_of(x[:900], y[:900]), loader_of(x[900:], y[900:])
     result = nbdebug.decompose(network(), train, val, val, samples=100, progress=False)
-    assert any("of 900 samples were judged" in note for note in result.notes)
-    assert any("cannot be told apart" in note for note in result.notes)
+    assert any("of 900 samples were evaluated" in note for note in result.notes)
+    assert any("cannot be separated" in note for note in result.notes)
     assert result.to_frame().index[0] == "irreducible error"
     assert json.loads(json.dumps(result.to_dict()))["measure"] == "error rate"
     assert "avoidable bias" in str(result)
@@ -107,7 +107,7 @@ def test_nan_outputs_are_refused() -> None:
         model[0].bias[0] = float("nan")
     line = nn.Sequential(model, nn.Linear(10, 1))
     values = loader_of(x, y.float()[:, None])
-    with pytest.raises(nbdebug.BadInput, match="no number"):
+    with pytest.raises(nbdebug.BadInput, match="NaN error"):
         nbdebug.decompose(line, values, values, progress=False)
 
 

@@ -68,5 +68,5 @@ def test_bad_k(k: object) -> None:
 
 def test_no_index() -> None:
     x, y = rows()
-    with pytest.raises(nbdebug.BadInput, match="by index"):
+    with pytest.raises(nbdebug.BadInput, match="index its samples"):
         nbdebug.k_fold(nn.Linear(30, 2), [(x, y)])

@@ -61,7 +61,7 @@ def test_stops_where_the_output_is_returned(tmp_path: Path) -> None:
             "c",
         ],
     )
-    assert "nbdebug stops at the output of scales.1 (Scale), step 1" in shown
+    assert "nbdebug stopped at the output of scales.1 (Scale), step 1" in shown
     assert "-> return doubled + 1" in shown
     assert "('mine', [11.0, 11.0], [22.0, 22.0], [23.0, 23.0])" in shown
     assert "('it is', True)" in shown
@@ -75,7 +75,7 @@ def test_stops_at_the_first_line_for_an_input_and_steps_from_there(tmp_path: Pat
         "net(torch.full((2,), 7.0)); net(torch.full((2,), 7.0))\nprint('went on')",
         ["p 'given', values.tolist()", "n", "p 'made', doubled.tolist()", "u", "c"],
     )
-    assert "nbdebug stops at the input of scales.1 (Scale), step 0:" in shown
+    assert "nbdebug stopped at the input of scales.1 (Scale), step 0:" in shown
     assert "-> doubled = values * 2" in shown and "-> return doubled + 1" in shown
     assert "('given', [15.0, 15.0])" in shown and "('made', [30.0, 30.0])" in shown
     assert shown.rstrip().endswith("went on")
@@ -98,7 +98,7 @@ def test_stops_at_the_line_that_called_backward_for_a_gradient(tmp_path: Path) -
 def test_quit_ends_the_run_and_an_error_in_the_forward_stays_what_it_is(tmp_path: Path) -> None:
     code = "nbdebug.tap(net, 'scales.0').break_when(lambda value: True)\nnet(torch.ones(2))\nprint('went on')"
     shown = script(tmp_path, code, ["q"])
-    assert "q ends the run with BdbQuit" in shown and "\nbdb.BdbQuit" in shown and "went on" not in shown
+    assert "q quits the run with BdbQuit" in shown and "\nbdb.BdbQuit" in shown and "went on" not in shown
     code = (
         "import sys\nnbdebug.tap(net, 'scales.0').break_when(lambda value: True)\n"
         "try: net(object())\nexcept TypeError: print('raised', sys.gettrace())"
@@ -151,7 +151,7 @@ def test_a_tracer_of_the_user_is_given_back(tmp_path: Path) -> None:
         "print('kept', sys.gettrace() is tracer)",
         ["c", "c"],
     )
-    assert shown.rstrip().endswith("kept True") and shown.count("nbdebug stops") == 2
+    assert shown.rstrip().endswith("kept True") and shown.count("nbdebug stopped") == 2
 
 
 def test_what_raises_leaves_no_trace_and_is_asked_nothing(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_what_raises_leaves_no_trace_and_is_asked_nothing(tmp_path: Path) -> Non
         "    try: net(x)\n    except (RuntimeError, AttributeError, TypeError): print('raised', sys.gettrace())\n",
         ["c"],
     )
-    assert shown.count("raised None") == 2 and shown.count("nbdebug stops") == 1
-    assert "stops there no more" not in shown
+    assert shown.count("raised None") == 2 and shown.count("nbdebug stopped") == 1
+    assert "no longer stops" not in shown
 
 
 @pytest.mark.parametrize("of", ["input", "output", "gradient"])
@@ -181,7 +181,7 @@ def test_without_input_the_training_goes_on_and_says_what_was_seen(tmp_path: Pat
         [sys.executable, str(path)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
     )
     said = [line for line in done.stdout.splitlines() if "nbdebug would stop at the" in line]
-    assert len(said) == 1 and f"{of} of 0 (Linear), step 0: float32" in said[0] and "the run goes on" in said[0]
+    assert len(said) == 1 and f"{of} of 0 (Linear), step 0: float32" in said[0] and "the run continues" in said[0]
     assert done.stdout.rstrip().endswith("went on") and "Traceback" not in done.stderr
 
 

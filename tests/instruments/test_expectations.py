@@ -80,7 +80,7 @@ def test_every_layout_and_type_can_be_asked(made: Any) -> None:
         ({"high": NAN}, "a number"),
         ({"low": True}, "a number"),
         ({"low": 2, "high": 1}, "low=1, high=2"),
-        ({"shape": 5}, "is no shape"),
+        ({"shape": 5}, "is not a shape"),
         ({"shape": (..., 2, ...)}, "one [.]{3} for any"),
         ({"dtype": "flaot32"}, "dtype='float32'"),
         ({"dtype": 3}, "torch.dtype"),
@@ -100,9 +100,9 @@ def test_what_makes_no_sense_is_refused_at_once(wrong: dict[str, Any], hint: str
 @pytest.mark.parametrize("count", [0, -1, "x", 1.5, True])
 def test_counts_are_whole_numbers_from_one_on(count: Any) -> None:
     with nbdebug.tap(nn.Linear(2, 2)) as tap:
-        with pytest.raises(nbdebug.BadInput, match="whole number"):
+        with pytest.raises(nbdebug.BadInput, match="an integer"):
             tap.print(every=count)
-        with pytest.raises(nbdebug.BadInput, match="whole number"):
+        with pytest.raises(nbdebug.BadInput, match="an integer"):
             tap.break_when(lambda value: False, times=count)
 
 

@@ -23,7 +23,7 @@ def model() -> nn.Sequential:
 REFUSED: dict[str, tuple[Any, str]] = {
     "a switch": (lambda tap: tap.expect(finite=1), "finite=1"),
     "a size below zero": (lambda tap: tap.expect(shape=("B", -1)), "None for any size"),
-    "a word": (lambda tap: tap.expect(shape="x"), "is no shape"),
+    "a word": (lambda tap: tap.expect(shape="x"), "is not a shape"),
     "no condition": (lambda tap: tap.break_when(3), "lambda value"),
     "no count": (lambda tap: tap.print(every=0), "write every=1"),
 }

@@ -190,7 +190,7 @@ def test_prints_every_so_many_steps_and_when_a_condition_holds(net: Net, capsys:
         ({"shape": (4,)}, [1.0, 2.0], "dimension 0 is 2"),
         ({"shape": (..., 7)}, [1.0], "any|…"),
         ({"holds": lambda v: v.sum() > 99}, [1.0], "your condition to hold"),
-        ({"holds": lambda v: v.nonsense}, [1.0], "could not be asked: AttributeError"),
+        ({"holds": lambda v: v.nonsense}, [1.0], "could not be evaluated: AttributeError"),
     ],
     ids=_same_everywhere,
 )
@@ -254,7 +254,7 @@ def test_nonsense_is_not_expected(net: Net) -> None:
 
 def test_a_condition_that_fails_never_ends_the_training(net: Net) -> None:
     with nbdebug.tap(net, "head").print(when=lambda v: v.nonsense) as tap:
-        with pytest.warns(UserWarning, match=r"tap on head stopped looking.*AttributeError"):
+        with pytest.warns(UserWarning, match=r"tap on head is disabled.*AttributeError"):
             net(X)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -107,7 +107,7 @@ def test_devices_that_do_not_mix() -> None:
     assert found.kind == "device" and "device=x.device" in str(found)
     found = explained(lambda: nn.Sequential(nn.Linear(4, 3))(torch.randn(2, 4, device="meta")))
     assert (found.kind, found.where) == ("device", "0")
-    assert "parameters are on cpu, and it received values on meta" in found.says
+    assert "parameters are on cpu, and it received tensors on meta" in found.says
 
 
 @pytest.mark.parametrize("loss_fn", [nn.functional.cross_entropy, nn.CrossEntropyLoss()], ids=["function", "module"])
@@ -128,7 +128,7 @@ def test_labels_of_the_wrong_shape_and_type() -> None:
 def test_ids_beyond_the_table() -> None:
     found = explained(lambda: run(Net(), IDS + 9))
     assert (found.kind, found.where) == ("embedding", "embed")
-    assert "num_embeddings=15 or more (it is 10, and the largest id is 14)" in found.says
+    assert "num_embeddings=15 or more (it is 10, and the largest index is 14)" in found.says
 
 
 def test_a_value_changed_in_place() -> None:
@@ -175,7 +175,7 @@ def test_what_is_not_finite_is_named_when_the_user_asserts_that_it_is() -> None:
 
     found = explained(lambda: train(float("inf")))
     assert (found.kind, found.where) == ("nan", "your code")
-    assert "not finite: output (6, 4); finite: noise (6, 4)" in found.says.lower()
+    assert "non-finite: output (6, 4); finite: noise (6, 4)" in found.says.lower()
     with torch.no_grad():
         model.head.weight[0, 0] = float("nan")
     before = fingerprint(model)
@@ -198,7 +198,7 @@ def test_a_graph_that_is_used_up_says_who_kept_it() -> None:
     step(model)
     found = explained(lambda: step(model))
     assert (found.kind, found.where) == ("second-backward", "model")
-    assert "model.state keeps the graph" in found.says and "self.state.detach()" in str(found)
+    assert "model.state keeps the autograd graph" in found.says and "self.state.detach()" in str(found)
 
 
 def test_a_state_that_is_carried_along() -> None:
@@ -278,7 +278,7 @@ def test_without_an_error_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("last_exc", "last_value"):
         monkeypatch.setattr(sys, name, None, raising=False)
-    with pytest.raises(nbdebug.BadInput, match="no error yet"):
+    with pytest.raises(nbdebug.BadInput, match="no exception was raised yet"):
         nbdebug.explain_error()
     with pytest.raises(nbdebug.BadInput, match="it is a str"):
         nbdebug.explain_error("RuntimeError")  # type: ignore[arg-type]

@@ -128,7 +128,7 @@ def test_an_interrupt_ends_it_and_leaves_everything_as_it_was(monkeypatch: pytes
 def test_a_cancel_and_a_time_limit_are_obeyed() -> None:
     finding, control = found(hasty()), Control()
     control.cancel.set()
-    assert str(finding.verify(control=control, progress=False)) == "not tried: cancelled by the user"
+    assert str(finding.verify(control=control, progress=False)) == "not tried: canceled by the user"
     assert str(finding.verify(time_limit=1e-6, progress=False)) == "not tried: the time limit was reached"
 
 

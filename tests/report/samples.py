@@ -54,7 +54,7 @@ def verified() -> Verification:
         "verified",
         "the accuracy rises to 0.97 instead of 0.11 (second seed: 0.96 instead of 0.1).",
         (Contest(0, "accuracy", 0.11, 0.97, True, True), Contest(1, "accuracy", 0.1, 0.96, True, True)),
-        Lines.of_losses([("as it is", [2.3] * 300), ("patched", losses)], "A short training of both copies"),
+        Lines.of_losses([("as it is", [2.3] * 300), ("patched", losses)], "Short training run of both copies"),
         4.2,
     )
 

@@ -31,13 +31,13 @@ def test_a_saved_report_is_read_back_whole(tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("{", "not JSON"),
-        ("[1, 2]", "holds a list"),
-        ("{}", "no report of nbdebug"),
+        ("[1, 2]", "contains a list"),
+        ("{}", "not an nbdebug report"),
         ('{"schema": 99}', "install a newer nbdebug"),
         ('{"schema": 1}', "broken: KeyError: 'findings'"),
         ('{"schema": 1, "findings": 3}', "broken: TypeError"),
         ('{"schema": 1, "findings": [{"severity": "fatal"}]}', "broken"),
-        ('{"cells": [], "nbformat": 4}', "no report of nbdebug"),
+        ('{"cells": [], "nbformat": 4}', "not an nbdebug report"),
         ("\x80PK", "not JSON"),
         ("[" * 100_000, "not JSON"),
     ],
@@ -106,11 +106,11 @@ def test_the_difference_tells_fixed_from_not_looked_at() -> None:
     assert [b.says for _, b in change.still] == ["c2"]
     assert [(f.check, why) for f, why in change.unseen] == [
         ("four", "skipped: no loader"),
-        ("five", "the check was not run"),
+        ("five", "the check did not run"),
     ]
     assert change.is_worse
     text = str(change)
-    assert text.startswith("1 fixed, 1 new, 1 changed, 1 still there, 2 not looked at again.")
+    assert text.startswith("1 fixed, 1 new, 1 changed, 1 unchanged, 2 not rechecked.")
     assert "bug two at head: b2 (was suspect)" in text
     assert "nbd-badge" in change._repr_html_() and repr(change).startswith("<nbdebug difference: 1 fixed")
 
@@ -119,7 +119,7 @@ def test_a_report_differs_from_itself_in_nothing() -> None:
     change = small().diff(small())
     assert len(change.still) == len(small().findings) and not change.is_worse
     assert not (change.fixed or change.new or change.changed or change.unseen)
-    assert str(healthy().diff(healthy())) == "Nothing was found before or after."
+    assert str(healthy().diff(healthy())) == "No findings before or after."
     assert not small().diff(healthy()).is_worse and healthy().diff(small()).is_worse
 
 

@@ -88,7 +88,7 @@ def test_a_hundred_bars_are_cut_and_the_odd_ones_stay() -> None:
     said = words(as_svg(bars(), "x"))
     assert "NaN" in said
     assert any(text.startswith("… and 68 more, between ") for text in said)
-    assert "healthy: 0.001 to 10" in said
+    assert "normal range: 0.001 to 10" in said
     assert "encoder.layers.24.out" in said  # the smallest
     values = tuple(1.0 if i != 50 else 1e6 for i in range(100))
     assert "layer 50" in words(as_svg(Bars(tuple(f"layer {i}" for i in range(100)), values), "x"))
@@ -96,8 +96,8 @@ def test_a_hundred_bars_are_cut_and_the_odd_ones_stay() -> None:
 
 def test_a_hole_in_a_curve_is_marked() -> None:
     svg = as_svg(lines(), "x")
-    assert "no finite value (NaN or infinite)" in words(svg)
-    assert "no finite value (NaN or infinite)" not in words(as_svg(ODD["constant"], "x"))
+    assert "non-finite (NaN or Inf)" in words(svg)
+    assert "non-finite (NaN or Inf)" not in words(as_svg(ODD["constant"], "x"))
 
 
 @pytest.mark.parametrize("value", [0.001, 1.0, 12345.678, -3.21e-7])

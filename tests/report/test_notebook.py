@@ -49,7 +49,7 @@ def test_it_reads_like_the_report() -> None:
     cells = notebook_of(small()).cells
     assert cells[0].source.startswith(f"# {explain('softmax-before-cross-entropy').title}")
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    for part in ("head.1", "falls to 0.01", "Checked and clean: 3", "Not looked at: 3", "Crashed: 1", "2.13.0", "seed"):
+    for part in ("head.1", "falls to 0.01", "Clean checks: 3", "Skipped checks: 3", "Crashed: 1", "2.13.0", "seed"):
         assert part in text, part
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     assert "model = None" in code[0] and code[2] == "repeat('softmax-before-cross-entropy')"
@@ -86,7 +86,7 @@ def executed(notebook: nbformat.NotebookNode) -> list[str]:
 @pytest.mark.kernel
 def test_run_as_it_is_it_asks_for_a_model() -> None:
     said = executed(notebook_of(small()))
-    assert sum("Plug in your model" in text for text in said) == len(said) - 2
+    assert sum("Set model and loader" in text for text in said) == len(said) - 2
 
 
 @pytest.mark.kernel

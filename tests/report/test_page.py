@@ -113,7 +113,7 @@ def test_notes_alone_are_no_alarm() -> None:
     report = small()
     notes = [finding for finding in report.findings if not finding.is_alarm]
     page = as_page(replace(report, findings=notes))
-    assert 'id="likeliest"' not in page and "Worth knowing" in page
+    assert 'id="likeliest"' not in page and 'id="notes"' in page
 
 
 def test_an_exhibit_that_cannot_be_drawn_loses_only_its_picture() -> None:
@@ -151,7 +151,7 @@ def test_every_form_tells_what_came_of_a_remedy(tmp_path: Path, ending: str) -> 
 def test_the_first_screen_says_what_to_try() -> None:
     finding = small().findings[0]
     head = as_page(small()).partition("</header>")[0]
-    assert "almost surely wrong" in head
+    assert "almost certainly wrong" in head
     helped = [one for one in finding.verifications if one.verified]
     assert f"Try first:</b> {escape(helped[0].remedy.says)} (verified on a copy)" in head
     assert words.first_remedy(replace(finding, verifications=[])) == finding.remedies[0].says

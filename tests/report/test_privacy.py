@@ -43,8 +43,8 @@ def test_exhibits_of_samples_are_left_out(tmp_path: Path, exhibit: Any) -> None:
     report = of(Finding("Some are wrong.", "loader", exhibit=exhibit, check="noisy-labels"))
     for form, text in forms(report, tmp_path).items():
         assert NAME not in text, form
-    assert "Samples of your data are left out" in (tmp_path / "x.html").read_text(encoding="utf-8")
-    assert "Samples of your data are left out" in (tmp_path / "x.ipynb").read_text(encoding="utf-8")
+    assert "Data samples are omitted" in (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "Data samples are omitted" in (tmp_path / "x.ipynb").read_text(encoding="utf-8")
     assert NAME in report.save(tmp_path / "y.json", include_samples=True).read_text(encoding="utf-8")
     assert nbdebug.load(tmp_path / "x.json").findings[0].exhibit.is_left_out  # type: ignore[union-attr]
 

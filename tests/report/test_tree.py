@@ -60,7 +60,7 @@ def test_it_holds_everything(form: str) -> None:
     for stage in whole_tree(registry):
         assert stage.title in shown
         for step in stage.steps:
-            assert step.question in shown
+            assert step.label in shown and step.question in shown
             assert all(check in shown for check in step.checks)
             assert all(f"nbdebug.{name}" in shown for name in step.instruments)
     assert all(symptom.words in shown for symptom in symptoms())
@@ -70,21 +70,21 @@ def test_it_holds_everything(form: str) -> None:
 def test_it_shows_how_a_report_stands(report: nbdebug.Report) -> None:
     """Clean, found, skipped and not run are told apart, and the advice stands below."""
     text = str(nbdebug.tree(report))
-    assert f"{ICONS['clean']} Does one batch go through the model, the loss and back? (clean)" in text
-    assert f"{ICONS['found']} Does the loss get what it expects? [5] (1 found)" in text
-    assert f"{ICONS['skipped']} Are training and validation data apart, and alike? (skipped)" in text
-    assert f"{ICONS['not-run']} Can every sample be read? (not run)" in text
+    assert f"{ICONS['clean']} First pass (clean)" in text
+    assert f"{ICONS['found']} Loss inputs [5] (1 found)" in text
+    assert f"{ICONS['skipped']} Train/val split (skipped)" in text
+    assert f"{ICONS['not-run']} Loading (not run)" in text
     assert "● The loss does not fall" in text
     assert "Next: " in text.splitlines()[-2] + text.splitlines()[-1]
     page = nbdebug.tree(report)._repr_html_()
     opened = re.findall(r"<details open>\s*<summary>.*?</summary>", page)
-    assert len(opened) == 1 and "Does the loss get" in opened[0]
+    assert len(opened) == 1 and "Loss inputs" in opened[0]
 
 
 def test_a_symptom_numbers_its_steps() -> None:
     """The numbers run from one without a gap, and none are there without a symptom."""
     for symptom in symptoms():
-        places = re.findall(r"\? \[(\d+)\]", str(nbdebug.tree(symptom=symptom.words)))
+        places = re.findall(r"[├└]─ .* \[(\d+)\]", str(nbdebug.tree(symptom=symptom.words)))
         assert sorted(map(int, places)) == list(range(1, len(places) + 1))
     assert "[1]" not in str(nbdebug.tree())
 
@@ -98,13 +98,13 @@ def test_a_check_of_the_user_s_is_drawn_and_is_no_markup() -> None:
         page = nbdebug.tree(nbdebug.Report([], [result]))._repr_html_()
     finally:
         del registry.checks["<b>mine</b>"]
-    assert "&lt;b&gt;mine" in page and "<b>mine" not in page and "Yours" in page
+    assert "&lt;b&gt;mine" in page and "<b>mine" not in page and "Custom checks" in page
 
 
 @pytest.mark.parametrize("wrong", [3, "report.html", {}])
 def test_what_is_no_report_is_refused(wrong: Any) -> None:
     """With what would do."""
-    with pytest.raises(nbdebug.BadInput, match="a report, as nbdebug"):
+    with pytest.raises(nbdebug.BadInput, match="a report returned by nbdebug"):
         nbdebug.tree(wrong)
     with pytest.raises(nbdebug.BadInput, match="The loss is NaN"):
         nbdebug.tree(symptom="gloom")

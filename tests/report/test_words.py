@@ -102,6 +102,6 @@ def test_a_cut_text_says_how_much_is_missing() -> None:
 
 def test_the_verdict_names_the_cause_and_its_place() -> None:
     assert verdict(small()).startswith(
-        "The likeliest cause is softmax-before-cross-entropy at head.1, and there are 4 more"
+        "The most likely cause is softmax-before-cross-entropy at head.1, and there are 4 more"
     )
     assert verdict(healthy()) == "No problems found: 15 checks passed."

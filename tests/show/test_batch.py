@@ -67,10 +67,10 @@ def test_the_loaders_own_normalisation_is_used() -> None:
         ((faces() * 255).to(torch.uint8), "0 to 255"),
         (faces() * 2 - 1, "0.5 and 0.5"),
         (faces().permute(0, 2, 3, 1), "channels last"),
-        (faces() * 7 - 30, "unknown meaning"),
+        (faces() * 7 - 30, "unknown range"),
         (faces(channels=5), "5 channels, side by side"),
         (faces(channels=1)[:, 0], "shown as 0 to 1"),
-        (faces().reshape(8, 3, -1)[:, 0], "folded to 24 × 24"),
+        (faces().reshape(8, 3, -1)[:, 0], "reshaped to 24 × 24"),
         (faces(24).reshape(8, 3, 3, 24, 24), "frames or slices"),
         (faces(channels=4, size=24).half(), "4 channels"),
     ],
@@ -165,7 +165,7 @@ def test_several_inputs_and_leftovers() -> None:
     batch = {"image": faces(), "age": torch.rand(8), "path": [f"{i}.png" for i in range(8)], "labels": LABELS}
     viewer, _ = shown(batch, model=Two())
     assert [(p.name, p.kind) for p in viewer.batch.parts] == [("image", "image"), ("age", "table")]
-    assert "Not given to the model: path." in viewer.batch.notes
+    assert "Not passed to the model: path." in viewer.batch.notes
     assert all(sample.loss is not None for sample in viewer.batch.samples)
 
 
@@ -231,7 +231,7 @@ def test_one_sample_raw_and_drawn_again() -> None:
     kinds = {item.tobytes() for item in sample.draws[0].items}
     assert len(kinds) == 2
     still = nbdebug.show_batch(digits()).sample(0)
-    assert not still.draws and "same every time" in still.notes[0]
+    assert not still.draws and "same values every time" in still.notes[0]
 
 
 def test_nothing_of_the_users_changes() -> None:

@@ -176,7 +176,7 @@ def test_activations_after_the_loss_died_belong_to_the_step_that_is_shown() -> N
     live = run(200, wrong=60)
     view = nbdebug.show_activations(live)
     frames, layers = view.data["frames"], view.look.layers
-    assert frames["steps"][0] < 60 and frames["steps"][-1] == 199 and "shown is step 199" in str(view)
+    assert frames["steps"][0] < 60 and frames["steps"][-1] == 199 and "showing step 199" in str(view)
     numbers = np.frombuffer(base64.b64decode(frames["numbers"]), "<f4").reshape(len(frames["steps"]), len(layers), 5)
     recorded = live.recording().layers["0"]
     assert numbers[0, 0, 0] == pytest.approx(recorded.mean.values[list(recorded.mean.steps).index(frames["steps"][0])])

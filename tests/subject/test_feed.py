@@ -192,7 +192,7 @@ def test_factories_and_reiterables() -> None:
 
 def test_one_batch_is_a_loader_with_a_note() -> None:
     feed = Feed((torch.zeros(4, 2), torch.zeros(4)))
-    assert len(feed.take(3)) == 1 and "one batch" in feed.notes[0]
+    assert len(feed.take(3)) == 1 and "single batch" in feed.notes[0]
 
 
 def test_a_collate_function_with_a_memory() -> None:

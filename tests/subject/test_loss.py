@@ -32,7 +32,7 @@ KNOWN: dict[str, tuple[Any, torch.Tensor, str, str]] = {
     "many labels": (torch.randn(4, 3) * 4, MANY, "BCEWithLogitsLoss", "0 or 1"),
     "regression": (torch.randn(4, 1), torch.randn(4, 1), "MSELoss", "real numbers"),
     "counts": (torch.randn(4), torch.tensor([3, 9, 2, 5]), "MSELoss", "as many elements"),
-    "complex": (torch.randn(4, 2, dtype=torch.complex64), torch.randn(4, 2), "the mean squared distance", "complex"),
+    "complex": (torch.randn(4, 2, dtype=torch.complex64), torch.randn(4, 2), "the mean squared error", "complex"),
     "several outputs": ({"logits": torch.randn(4, 3), "hidden": torch.randn(4, 9)}, IDS, "CrossEntropyLoss", "3"),
     "a pair of outputs": ((torch.randn(4, 3), torch.randn(4, 9)), IDS, "CrossEntropyLoss", "3"),
 }

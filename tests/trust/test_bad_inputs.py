@@ -81,7 +81,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any]]] = {
     "model as loader": ("loader", "model Sequential", {"loader": MODEL}),
     "optimizer as loader": ("loader", "optimizer AdamW", {"loader": OPTIMIZER}),
     "class of a loader": ("loader", "class DataLoader", {"loader": DataLoader}),
-    "data set as loader": ("loader", "data set", {"loader": rows()}),
+    "data set as loader": ("loader", "dataset", {"loader": rows()}),
     "tensor as loader": ("loader", "(24, 6)", {"loader": rows().tensors[0]}),
     "array as loader": ("loader", "(4, 6)", {"loader": np.zeros((4, 6))}),
     "frame as loader": ("loader", "pandas", {"loader": pd.DataFrame({"a": [1, 2]})}),
@@ -103,7 +103,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any]]] = {
     "empty batches": ("loader", "nothing", {"loader": [(), ()]}),
     "factory of nothing": ("loader", "NoneType", {"loader": lambda: None}),
     "factory of a number": ("loader", "int", {"loader": lambda: 3}),
-    "bad validation loader": ("val_loader", "data set", {"val_loader": rows()}),
+    "bad validation loader": ("val_loader", "dataset", {"val_loader": rows()}),
     "bad test loader": ("test_loader", "only once", {"test_loader": iter([1])}),
     # the loss
     "class of a loss": ("loss_fn", "class CrossEntropyLoss", {"loss_fn": nn.CrossEntropyLoss}),
@@ -115,7 +115,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any]]] = {
     "loss of three": ("loss_fn", "cannot be called with", {"loss_fn": nn.TripletMarginLoss()}),
     "loss of four": ("loss_fn", "cannot be called with", {"loss_fn": nn.CTCLoss()}),
     "loss of one": ("loss_fn", "cannot be called with", {"loss_fn": lambda output: output.sum()}),
-    "no loss can be inferred": ("loss_fn", "fit no usual loss", {"loader": [(torch.randn(8, 6), torch.randn(8, 2))]}),
+    "no loss can be inferred": ("loss_fn", "no standard loss", {"loader": [(torch.randn(8, 6), torch.randn(8, 2))]}),
     # the optimizer and the scheduler
     "class of an optimizer": ("optimizer", "class Adam", {"optimizer": torch.optim.Adam}),
     "name of an optimizer": ("optimizer", "str", {"optimizer": "adam"}),
@@ -193,7 +193,7 @@ def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nbdebug.twin.copying.TRIFLE", 0)
     before = fingerprint(MODEL, LOADER)
     said = str(refusal(lambda: nbdebug.diagnose(MODEL, LOADER, progress=False)))
-    assert said.startswith("model: it holds ") and "500 bytes are free" in said
+    assert said.startswith("model: it holds ") and "500 bytes is free" in said
     assert not difference(before, fingerprint(MODEL, LOADER))
 
 

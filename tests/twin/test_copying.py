@@ -216,7 +216,7 @@ def test_lbfgs_can_step() -> None:
 def test_too_large_is_refused_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nbdebug.twin.copying._free_bytes", lambda device: 1000)
     monkeypatch.setattr("nbdebug.twin.copying.TRIFLE", 0)
-    with pytest.raises(TwinRefused, match=r"needs about .* and 1\.0 kB are free"):
+    with pytest.raises(TwinRefused, match=r"needs about .* and 1\.0 kB is free"):
         twin_of(classify(mlp()))
 
 
@@ -224,7 +224,7 @@ def test_nothing_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that neither copies nor clones is refused with both reasons."""
     setup, _ = CASES["nothing_but_functional_call"].made()
     monkeypatch.setattr("nbdebug.twin.copying.FunctionalModel", lambda model: 1 / 0)
-    with pytest.raises(TwinRefused, match=r"(?s)deepcopy says.*ZeroDivisionError.*What to do"):
+    with pytest.raises(TwinRefused, match=r"(?s)deepcopy raises.*ZeroDivisionError.*What to do"):
         twin_of(setup)
 
 

@@ -217,7 +217,7 @@ def test_an_undo_that_fails_does_not_keep_the_others() -> None:
             raise ValueError("no")
 
     before = fingerprint()
-    with pytest.warns(RuntimeWarning, match="could not put something back"):
+    with pytest.warns(RuntimeWarning, match="could not restore an object"):
         guarded(mess_everything_up, (Broken(1),), Control())
     assert not [line for line in difference(before, fingerprint()) if "filters" not in line]
 

@@ -348,7 +348,7 @@ def test_it_ends_where_the_recorder_fails(monkeypatch: pytest.MonkeyPatch) -> No
     with nbdebug.watch(model, optimizer, every=10**9) as live:
         train(model, optimizer, 10)
         monkeypatch.setattr(live._recorder.rates, "note", lambda rates: 1 / 0)
-        with pytest.warns(RuntimeWarning, match="switched itself off"):
+        with pytest.warns(RuntimeWarning, match="is disabled"):
             train(model, optimizer, 20)
         assert not model._forward_hooks and not live.is_running
     assert "ZeroDivisionError" in live.recording().unseen[0]
@@ -362,7 +362,7 @@ def test_it_ends_where_handing_over_fails(monkeypatch: pytest.MonkeyPatch) -> No
         train(model, optimizer, 10)
         monkeypatch.setattr(live._recorder.passes, "take_over", lambda *_: 1 / 0)
         loss = loss_of(model, 0)
-        with pytest.warns(RuntimeWarning, match="switched itself off"):
+        with pytest.warns(RuntimeWarning, match="is disabled"):
             loss = loss + loss_of(model, 1)
         loss.backward()
         optimizer.step()

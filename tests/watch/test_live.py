@@ -174,7 +174,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a scripted model": (lambda m, o: nbdebug.watch(torch.jit.script(m)), "scripted"),
     "every": (lambda m, o: nbdebug.watch(m, o, every=0), "every is 0"),
     "budget": (lambda m, o: nbdebug.watch(m, o, budget=3), "between 0 and 1"),
-    "layers": (lambda m, o: nbdebug.watch(m, o, layers="encoder.*"), "no layer fits"),
+    "layers": (lambda m, o: nbdebug.watch(m, o, layers="encoder.*"), "no layer matches"),
     "an ending": (lambda m, o: nbdebug.watch(m, o).save("run.csv"), "ends in .npz"),
     "no file": (lambda m, o: nbdebug.watch.load("nowhere.npz"), "there is no file"),
 }
@@ -200,7 +200,7 @@ def test_whoever_wants_to_hear_of_runs_hears_of_each_beginning_and_can_break_not
     end = on_begin(lambda run: heard.append((run.is_running, run.step)))
     failing = on_begin(lambda run: 1 / 0)
     live = nbdebug.watch(model)
-    with pytest.warns(UserWarning, match="a listener of nbdebug.watch failed and was dropped"), live:
+    with pytest.warns(UserWarning, match="a listener of nbdebug.watch failed and was removed"), live:
         live.start()  # runs already
     with live:
         pass

@@ -29,7 +29,7 @@ def test_curves_are_in_every_form(tmp_path: Path) -> None:
     losses = report.curves[0].series[0][2]
     assert len(losses) == 30 and losses[-1] < losses[0]
     page = report.save(tmp_path / "run.html").read_text()
-    assert "What was recorded" in page and page.count("<figure") >= 2
+    assert "Recorded curves" in page and page.count("<figure") >= 2
     notebook = json.loads(report.save(tmp_path / "run.ipynb").read_text())
     pictures = [o for cell in notebook["cells"] for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(pictures) >= 2

@@ -66,12 +66,12 @@ def test_ranks_come_back(live: nbdebug.watch.Live, tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_told(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused(tmp_path / "rum.npz", f"there is no file 'rum.npz' in '{tmp_path}'", "in this folder there is run.npz")
-    refused(str(tmp_path / "no" / "run.npz"), f"there is no folder '{tmp_path / 'no'}'", "check the path")
+    refused(tmp_path / "rum.npz", f"there is no file 'rum.npz' in '{tmp_path}'", "this directory contains run.npz")
+    refused(str(tmp_path / "no" / "run.npz"), f"there is no directory '{tmp_path / 'no'}'", "check the path")
     monkeypatch.chdir(tmp_path)
     refused("rum.npz", f"in '{tmp_path}'", "check the path")
-    refused(".", "'.' is a folder", "name the file")
-    refused(saved / "more.npz", "there is no folder")
+    refused(".", "'.' is a directory", "pass a file")
+    refused(saved / "more.npz", "there is no directory")
     refused("x" * 5000, "")
     for what in (3, None, ["run.npz"]):
         refused(what, f"the path is {type(what).__name__}")

@@ -301,7 +301,7 @@ def test_a_failure_of_the_recorder_ends_the_watching_and_not_the_training(monkey
     with nbdebug.watch(model, optimizer, every=1) as live:
         train(model, optimizer, 1)
         monkeypatch.setattr(live._recorder.passes, "gather", lambda calls: 1 / 0)
-        with pytest.warns(RuntimeWarning, match="switched itself off"):
+        with pytest.warns(RuntimeWarning, match="is disabled"):
             losses = train(model, optimizer, 2)
         assert hooks_of(model, optimizer) == 0
     assert len(losses) == 2 and "ZeroDivisionError" in live.recording().unseen[0]

@@ -38,7 +38,7 @@ def test_an_optimizer_that_was_made_anew_is_noticed() -> None:
 
 def test_a_few_steps_are_no_clean_bill() -> None:
     live, _ = watched(mlp_model := mlp(), torch.optim.SGD(mlp_model.parameters(), 0.01), 3)
-    assert live.report().notes == ["Only 3 steps so far: most checks need 20 or more."]
+    assert live.report().notes == ["Only 3 steps so far: most checks require at least 20."]
     assert "layers at every step" in str(live)
 
 
@@ -62,7 +62,7 @@ def test_a_copy_that_fails_later_ends_the_following_and_not_the_training() -> No
         nbdebug.follow_predictions(live, fixed, every=2)
         train(model, optimizer, 4)
         fixed.resize_(32, 3)
-        with pytest.warns(UserWarning, match="follow_predictions ends"):
+        with pytest.warns(UserWarning, match="follow_predictions stopped"):
             train(model, optimizer, 4)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -76,7 +76,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "swapped": (lambda m, o: nbdebug.watch(o, m), "the model comes first"),
     "optimizer": (lambda m, o: nbdebug.watch(m, 3), "the optimizer that trains the model"),
     "tensorboard": (lambda m, o: nbdebug.watch(m, o).to_tensorboard(None), "the path is NoneType"),
-    "ending": (lambda m, o: nbdebug.watch(m, o).save("run"), "has no ending"),
+    "ending": (lambda m, o: nbdebug.watch(m, o).save("run"), "has no suffix"),
     "every": (lambda m, o: nbdebug.follow_predictions(nbdebug.watch(m, o), batch(0)[0], every=0), "every is 0"),
 }
 

@@ -149,7 +149,7 @@ def kernel() -> Iterator[Kernel]:
 def test_cancel_in_the_middle_of_an_overfit_run(kernel: Kernel) -> None:
     """A click on Cancel ends the experiment long before its own end; the model is as before, and it can run again."""
     kernel.click(kernel.run)
-    assert kernel.hear("learning one batch by heart")
+    assert kernel.hear("overfitting one batch")
     assert kernel.said[kernel.progress]["value"] < 0.5
     kernel.click(kernel.stop)
     busy, disabled, _, same = kernel.rest(10)
@@ -166,8 +166,8 @@ def test_a_click_during_a_training_cell_waits_and_is_not_lost(kernel: Kernel) ->
         assert kernel.hear("waits for the running cell", 5)
     kernel.end(cell)
     assert "undisturbed: True" in "".join(kernel.printed)
-    assert kernel.hear("learning one batch by heart")
+    assert kernel.hear("overfitting one batch")
     assert "undisturbed: True" in kernel.execute(TRAINING)  # it gives way, and begins again
-    assert kernel.hear("learning one batch by heart")
+    assert kernel.hear("overfitting one batch")
     kernel.click(kernel.stop)
     assert kernel.rest(10)[3] == "True"

@@ -277,7 +277,7 @@ def test_two_causes_are_told_apart_by_the_cheapest_experiment() -> None:
     wizard.session.run(["frozen-parameters", "learning-rate-too-high", "batch-not-memorised", "update-ratio-off"])
     wizard._refresh()
     assert len(wizard.pane.experiments()) == 1 and wizard.face._doubts.layout.display == ""
-    assert "tells them apart" in wizard.face.doubt.value and " s)" in wizard.face.doubt.value
+    assert "find the root cause" in wizard.face.doubt.value and " s)" in wizard.face.doubt.value
     told: list[str] = []
     wizard.session.journal.subscribe(lambda event: told.append(event.kind))
     listener = wizard.session.control.on_progress
@@ -286,7 +286,7 @@ def test_two_causes_are_told_apart_by_the_cheapest_experiment() -> None:
             break
         wizard.face.apart.click()
         wait(wizard, 120)
-        assert "Told apart on copies" in wizard.face.status.value
+        assert "Root cause experiment on copies" in wizard.face.status.value
     assert not wizard.pane.experiments()
     assert "progress" in told and wizard.session.control.on_progress == listener  # inner sessions took nothing over
     assert wizard.report.findings[0].check == "learning-rate-too-high"

@@ -17,7 +17,7 @@ interface Layer {
   low: unknown;
   high: unknown;
   zeros: unknown;
-  bad: unknown; // the share of values that are NaN or infinite
+  bad: unknown; // the fraction of values that are NaN or Inf
   dead: unknown;
   saturated: unknown;
   calls: number;
@@ -63,25 +63,25 @@ class Activations {
       { name: "std", key: (l) => num(l.std), cell: (l) => short(num(l.std)) },
       {
         name: "zero",
-        title: "share of values that are exactly 0",
+        title: "fraction of values that are exactly 0",
         key: (l) => num(l.zeros),
         cell: (l) => percent(num(l.zeros)),
       },
       {
         name: "dead",
-        title: "share of units that are 0 for every sample and cannot wake up",
+        title: "fraction of units that are 0 for every sample (dead)",
         key: (l) => num(l.dead),
         cell: (l) => share(l.dead),
       },
       {
         name: "flat",
-        title: "share of units that are saturated for almost every sample",
+        title: "fraction of units that are saturated for almost every sample",
         key: (l) => num(l.saturated),
         cell: (l) => share(l.saturated),
       },
       {
         name: "NaN",
-        title: "share of values that are NaN or infinite",
+        title: "fraction of values that are NaN or Inf",
         key: bad,
         cell: (l) => (bad(l) > 0 ? h("span", { class: "nbd-bad" }, percent(bad(l))) : ""),
       },
@@ -96,7 +96,7 @@ class Activations {
       h(
         "p",
         { class: "nbd-quiet" },
-        `${String(data.says ?? "")}. Brighter: more values, layer by layer. ${String(data.axis ?? "")}`,
+        `${String(data.says ?? "")}. Brighter: more values (per layer). ${String(data.axis ?? "")}`,
       ),
       this.frame.status,
     );
@@ -130,7 +130,7 @@ class Activations {
       min: 0,
       max: steps.length - 1,
       value: steps.length - 1,
-      "aria-label": "Step of the training",
+      "aria-label": "Training step",
       on: {
         input: () => {
           const at = Number(input.value);
@@ -174,7 +174,7 @@ class Activations {
       layer.shape,
       `from ${short(num(layer.low))} to ${short(num(layer.high))}`,
       layer.calls > 1 ? `called ${layer.calls} times` : "",
-      bad(layer) > 0 ? `${percent(bad(layer))} of the values are NaN or infinite` : "",
+      bad(layer) > 0 ? `${percent(bad(layer))} of the values are NaN or Inf` : "",
     ];
     this.detail.replaceChildren(
       h("h4", {}, `${layer.path} · ${layer.module}`),

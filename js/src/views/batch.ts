@@ -62,7 +62,7 @@ class BatchView {
     const { number, of, size, draws, model, samples, parts, notes, classes } = this.batch;
     const wrong = samples.filter((sample) => sample.right === false).length;
     const known = samples.some((sample) => sample.right !== null);
-    const title = `Batch ${number}${of === null ? "" : ` of ${of}`} · ${size} samples${draws > 1 ? ` · drawn ${draws} times` : ""}`;
+    const title = `Batch ${number}${of === null ? "" : ` of ${of}`} · ${size} samples${draws > 1 ? ` · sampled ${draws} times` : ""}`;
     const verdict = known
       ? h("span", { class: "nbd-quiet" }, ` · ${model} is wrong on ${wrong} of ${samples.length}`)
       : null;
@@ -235,7 +235,7 @@ class BatchView {
       ...(fresh
         ? [
             ...group("before the transforms", asList<Part>(given.raw), LARGE / 2),
-            ...group("drawn again, as in other epochs", asList<Part>(given.draws), CARD),
+            ...group("resampled, as in other epochs", asList<Part>(given.draws), CARD),
             ...asList<string>(given.notes).map((note) => h("p", { class: "nbd-quiet" }, note)),
           ].filter((node): node is Element => node !== null)
         : []),

@@ -26,10 +26,10 @@ class CurveView {
     class: "nbd-plots",
     tabindex: 0,
     role: "group",
-    "aria-label": "Curves; plus and minus zoom, arrows move, 0 shows all",
+    "aria-label": "Curves; plus and minus zoom, arrow keys pan, 0 shows all",
   });
-  private readonly main = new Plot("Loss over the steps", 230);
-  private readonly rate = new Plot("Learning rate over the steps", 74);
+  private readonly main = new Plot("Loss per step", 230);
+  private readonly rate = new Plot("Learning rate per step", 74);
   private readonly rateTitle = h("p", { class: "nbd-quiet" }, "learning rate");
   private readonly size: ResizeObserver | null;
   private curves: Curve[] = [];
@@ -75,7 +75,7 @@ class CurveView {
     this.curves = asList<unknown>(data.curves).map(toCurve);
     this.rates = asList<unknown>(data.rates).map(toCurve);
     this.findings = asList<Finding>(data.findings);
-    const state = data.running === true ? "recording" : "at rest";
+    const state = data.running === true ? "recording" : "idle";
     this.head.replaceChildren(
       h(
         "h3",
@@ -93,7 +93,7 @@ class CurveView {
   };
 
   private readonly groups = h("select", {
-    "aria-label": "What is shown",
+    "aria-label": "Displayed curves",
     on: {
       change: () => {
         this.group = this.groups.value;

@@ -58,12 +58,9 @@ class Gradients {
         name: "parameter",
         cell: (p) => h("span", {}, p.name, h("small", { class: "nbd-quiet" }, ` ${p.shape}`)),
       },
-      meter("gradient", "norm of the gradient, logarithmic"),
-      meter("weight", "norm of the parameter, logarithmic"),
-      meter(
-        "update",
-        "change by one step relative to the parameter, logarithmic; the healthy range is shaded",
-      ),
+      meter("gradient", "gradient norm, log scale"),
+      meter("weight", "parameter norm, log scale"),
+      meter("update", "update of one step relative to the parameter, log scale; the normal range is shaded"),
     ];
   }
 
@@ -114,10 +111,10 @@ class Gradients {
       weight: decades(all("weight")),
       update: decades([...all("update"), ...this.band]),
     };
-    const healthy = `Healthy steps, ${short(this.band[0])} to ${short(this.band[1])} of a weight, are shaded.`;
+    const healthy = `The normal range of update/weight, ${short(this.band[0])} to ${short(this.band[1])}, is shaded.`;
     this.head.replaceChildren(
       h("h3", {}, "Gradients"),
-      h("p", { class: "nbd-quiet" }, `${String(data.says ?? "")}. Logarithmic scales. ${healthy}`),
+      h("p", { class: "nbd-quiet" }, `${String(data.says ?? "")}. Log scales. ${healthy}`),
       this.frame.status,
     );
     this.bar.replaceChildren(
@@ -151,7 +148,7 @@ class Gradients {
       h("h4", {}, `${parameter.name} · ${parameter.shape}`),
       drawn.length > 0
         ? h("div", { class: "nbd-pair" }, ...drawn)
-        : h("p", { class: "nbd-quiet" }, "A recording keeps norms, and no histograms of parameters."),
+        : h("p", { class: "nbd-quiet" }, "Recordings contain norms, but no parameter histograms."),
     );
   };
 }

@@ -100,7 +100,7 @@ class Layers {
         },
         text,
       );
-    const leaves = onlyBox("innermost modules only", this.leaves, (on) => {
+    const leaves = onlyBox("leaf modules only", this.leaves, (on) => {
       this.leaves = on;
       this.drawBody();
     });
@@ -144,20 +144,20 @@ class Layers {
     }
     const frozen = layer.parameters - layer.trainable;
     const facts: [string, string][] = [
-      ["takes in", layer.inputs.join("; ") || "nothing that is a tensor"],
-      ["gives", layer.calls > 0 ? layer.output : "not called in this pass"],
+      ["input", layer.inputs.join("; ") || "no tensor"],
+      ["output", layer.calls > 0 ? layer.output : "not called in this pass"],
       ["calls", String(layer.calls)],
       [
         "parameters",
         `${layer.parameters.toLocaleString("en")}${frozen > 0 ? `, ${frozen.toLocaleString("en")} of them frozen` : ""}`,
       ],
-      ["memory of parameters", bytes(layer.weights)],
-      ["memory of the output", bytes(layer.bytes)],
+      ["parameter memory", bytes(layer.weights)],
+      ["output memory", bytes(layer.bytes)],
       ["time", time(layer)],
       ...((layer.sources ?? []).length > 0
-        ? ([["takes from", layer.sources?.join(", ")]] as [string, string][])
+        ? ([["input from", layer.sources?.join(", ")]] as [string, string][])
         : []),
-      ...(layer.flops !== null ? ([["operations", `${large(layer.flops)} FLOP`]] as [string, string][]) : []),
+      ...(layer.flops !== null ? ([["FLOPs", `${large(layer.flops)} FLOP`]] as [string, string][]) : []),
     ];
     this.detail.replaceChildren(
       h("h4", {}, `${layer.path} · ${layer.module}`),

@@ -69,7 +69,7 @@ def _band(sheet: Sheet, scale: Scale, band: tuple[float, float], top: float, bot
     start, stop = scale(low), scale(high)
     if stop > start:
         sheet.add(Box(start, top, stop - start, bottom - top, GREEN, 0.16))
-    limits = f"healthy: {figure(band[0])} to {figure(band[1])}"
+    limits = f"normal range: {figure(band[0])} to {figure(band[1])}"
     sheet.add(Box(0, top - 13, 10, 9, GREEN, 0.35), Words(15, top - 5, limits, 10.5))
 
 

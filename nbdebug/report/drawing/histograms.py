@@ -38,9 +38,9 @@ def histograms(exhibit: HistogramGrid) -> Sheet:
         sheet.add(Pixels(left, top, WIDTH - 10 - left, bottom - top, _heat(counts)))
     _edges(sheet, exhibit, left, bottom)
     sheet.height = bottom + 34
-    notes = [] if few else ["brighter: more values, row by row"]
+    notes = [] if few else ["brighter: more values (per row)"]
     if len(rows) < len(exhibit.counts):
-        notes.append(f"{len(rows)} rows, evenly spread … and {len(exhibit.counts) - len(rows)} more")
+        notes.append(f"{len(rows)} rows, evenly spaced … and {len(exhibit.counts) - len(rows)} more")
     for note in notes:
         sheet.height += 16
         sheet.add(Words(0, sheet.height - 4, note, 10.5))

@@ -33,7 +33,7 @@ def images(exhibit: Images) -> Sheet:
 
 
 def pixels_of(picture: np.ndarray) -> np.ndarray:
-    """Give an array as grey or coloured pixels, whatever its type and whether it has one channel."""
+    """Give an array as gray or colored pixels, whatever its type and whether it has one channel."""
     values = np.asarray(picture)
     if values.dtype != np.uint8:
         values = np.clip(np.nan_to_num(values), 0, 255).astype(np.uint8)

@@ -59,7 +59,7 @@ def _bounds(values: np.ndarray) -> Iterator[float]:
 
 
 def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
-    """Name the curves by colour and dash, two in a row, and give where the plot may begin."""
+    """Name the curves by color and dash, two in a row, and give where the plot may begin."""
     named = [(clipped(name, 30), i) for i, (name, _, _) in enumerate(exhibit.series[:MOST])]
     if len(exhibit.series) == 1:  # the axis has its name already
         named = [(name, i) for name, i in named if name and name != exhibit.y_label]
@@ -68,7 +68,7 @@ def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
         sheet.add(_pen(exhibit, index, ((x, line), (x + 22, line))), Words(x + 28, line + 4, name, 11))
     y += 17 * math.ceil(len(named) / 2)
     if gaps:
-        sheet.add(*_cross(11, y + 8), Words(28, y + 12, "no finite value (NaN or infinite)", 11))
+        sheet.add(*_cross(11, y + 8), Words(28, y + 12, "non-finite (NaN or Inf)", 11))
         y += 17
     if len(exhibit.series) > MOST:
         sheet.add(Words(0, y + 12, f"… and {len(exhibit.series) - MOST} more curves", 11))
@@ -77,7 +77,7 @@ def _legend(sheet: Sheet, y: float, exhibit: Lines, gaps: bool) -> float:
 
 
 def _pen(exhibit: Lines, index: int, points: tuple[tuple[float, float], ...]) -> Stroke:
-    """Tell curves apart by colour, and by dashes where they are short; in the noise of long ones dashes get lost."""
+    """Tell curves apart by color, and by dashes where they are short; in the noise of long ones dashes get lost."""
     short = max(len(ys) for _, _, ys in exhibit.series) <= SHORT
     dash = DASHES[(index + index // len(COLOURS)) % len(DASHES)] if short else None
     return Stroke(points, COLOURS[index % len(COLOURS)], 1.8 if short else 1.4, dash)

@@ -1,7 +1,7 @@
-"""A sheet of marks (boxes, strokes, words, pixels), and the sheet as SVG that takes the colours of its page.
+"""A sheet of marks (boxes, strokes, words, pixels), and the sheet as SVG that takes the colors of its page.
 
 A plotting library would take a tenth of a second for each picture and change global settings on the way; a report of
-a deep model has dozens of pictures and is made inside somebody's notebook.
+a report of a deep model has dozens of images and is made inside the user's notebook.
 """
 
 from __future__ import annotations
