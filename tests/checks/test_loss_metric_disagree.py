@@ -10,6 +10,7 @@ from torch import nn
 import nbdebug
 from tests import loops
 from tests.clinic import patient
+from tests.zoo.small_and_noisy import shift_in_the_loss, shifted_loss
 from tests.zoo.tabular import digits
 
 
@@ -45,3 +46,26 @@ def test_a_usual_loss_agrees() -> None:
     """Cross-entropy and accuracy go together."""
     report = nbdebug.diagnose(**loops.setup(None, 3e-3), checks=["loss-metric-disagree"], progress=False)
     assert report.results[0].status == "clean"
+
+
+def causal(loss_fn: Any, epochs: int) -> Any:
+    """Diagnose a causal language model whose targets are its inputs, after some epochs with the right loss."""
+    torch.manual_seed(0)
+    made = shift_in_the_loss()
+    for _ in range(epochs):
+        for batch in made["loader"]:
+            loops.right(made["model"], batch, shifted_loss, made["optimizer"])
+    check = "loss-metric-disagree"
+    return nbdebug.diagnose(**made | {"loss_fn": loss_fn}, checks=[check], progress=False).result(check)
+
+
+def test_the_accuracy_of_a_causal_model_is_taken_with_the_shift_of_its_loss() -> None:
+    """A tied head begins with a copy of its input, which is right for the same place and wrong for the next."""
+    assert causal(shifted_loss, 0).status == "clean"
+
+
+def test_a_causal_model_that_is_pushed_away_from_the_next_token_is_found() -> None:
+    def unlikely(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        return logits[:, :-1].softmax(-1).gather(-1, ids[:, 1:, None]).mean()
+
+    assert [finding.severity for finding in causal(unlikely, 4).findings] == ["suspect"]

@@ -1,4 +1,4 @@
-"""Whether made-up outputs reach the loss, also where the model computes it: sound models stay clean, broken are found."""
+"""Made-up outputs reach the loss also where the model computes it: the sound are clean, the broken are found."""
 
 from __future__ import annotations
 
