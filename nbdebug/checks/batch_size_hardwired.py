@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import BatchSizes
+from nbdebug.evidence import BatchSizes, SizeFailure
 from nbdebug.exhibit import Table
 from nbdebug.finding import Finding, Remedy, Severity
 from nbdebug.registry import check
@@ -17,7 +17,9 @@ __all__ = ["batch_size_hardwired"]
 def batch_size_hardwired(sizes: BatchSizes) -> Iterator[Finding]:
     """The model works for one batch size only.
 
-    nbdebug runs one sample, two, one fewer, half and twice as many as the loader gives, in eval and in training mode.
+    nbdebug runs one sample, two, one fewer, half and twice as many as the loader gives, in eval and in training mode,
+    alone and behind a batch of the loader's size. What the model keeps between calls, as a recurrent network may keep
+    its hidden state, is told apart from a size that is written into the model.
 
     Why it matters: the last batch of an epoch is usually smaller, and in use there is often one sample only. A number
     that should be `len(x)` is written down somewhere, in a view, an initial state or a tensor of zeros.
@@ -27,31 +29,72 @@ def batch_size_hardwired(sizes: BatchSizes) -> Iterator[Finding]:
     """
     if len(sizes.tried) < 2:
         raise NotApplicable(f"a batch of {sizes.own} samples leaves no two other sizes to try")
-    failed = {failure.size for failure in sizes.failures}
+    kept = [failure for failure in sizes.failures if failure.kept]
+    if kept:
+        yield _kept(sizes, kept)
+    fixed = [failure for failure in sizes.failures if not failure.kept]
+    failed = {failure.size for failure in fixed}
     smaller = {size for size in sizes.tried if 1 < size < sizes.own}
     even_only = bool(smaller) and all(size % 2 for size in failed & smaller) and not smaller <= failed
     if not failed or even_only:
         return
-    first = next((f for f in sizes.failures if f.size in smaller), sizes.failures[0])
+    first = next((f for f in fixed if f.size in smaller), fixed[0])
     hardwired = bool(smaller) and smaller <= failed
-    place = f"{first.where} ({first.module})" if first.module else first.where
-    shapes = f" on {' and '.join(str(shape) for shape in first.shapes)}" if first.shapes else ""
-    line = f" Line: {first.source}." if first.source else ""
-    yield Finding(
+    yield _finding(
+        sizes,
+        fixed,
         f"The model runs with {sizes.own} samples but not with {', '.join(map(str, sorted(failed)))}: with "
-        f"{first.size} {place} fails{shapes} in {first.mode} mode: {first.error.rstrip('.')}.{line}",
+        f"{first.size} {_said(first)}",
         where=first.where,
         severity=_severity(sizes, hardwired),
+        remedy=Remedy("Take the number of samples from the data.", "x.view(x.shape[0], -1)"),
+    )
+
+
+def _kept(sizes: BatchSizes, failures: list[SizeFailure]) -> Finding:
+    """Say that what is kept between calls has the size of another batch; a loop may well reset it."""
+    first, place = failures[0], failures[0].kept[0]
+    reset = f" {sizes.resets[0]}() may reset it; whether your loop calls it is not seen here." if sizes.resets else ""
+    return _finding(
+        sizes,
+        failures,
+        f"The model keeps {' and '.join(first.kept)} between calls, with the size of the batch before: with "
+        f"{first.size} samples behind {sizes.own} {_said(first)}{reset}",
+        where=place.rpartition(".")[0] or "model",
+        severity="suspect" if sizes.meets_others and not sizes.resets and sizes.sure else "note",
+        remedy=Remedy(
+            "Reset what is kept where the batch size changes, and detach it from the graph.",
+            "if self.hidden is not None and self.hidden.shape[1] != len(x):\n    self.hidden = None",
+        ),
+    )
+
+
+def _said(failure: SizeFailure) -> str:
+    place = f"{failure.where} ({failure.module})" if failure.module else failure.where
+    shapes = f" on {' and '.join(str(shape) for shape in failure.shapes)}" if failure.shapes else ""
+    line = f" Line: {failure.source}." if failure.source else ""
+    return f"{place} fails{shapes} in {failure.mode} mode: {failure.error.rstrip('.')}.{line}"
+
+
+def _finding(
+    sizes: BatchSizes, failures: list[SizeFailure], says: str, *, where: str, severity: Severity, remedy: Remedy
+) -> Finding:
+    failed = {failure.size for failure in failures}
+    return Finding(
+        says,
+        where=where,
+        severity=severity,
         evidence={
             "sizes that fail": sorted(failed),
             "sizes that run": [size for size in sizes.tried if size not in failed],
+            "kept between calls": sorted({name for failure in failures for name in failure.kept}),
             "the loaders give other sizes": sizes.meets_others,
             "threshold": "every size between 2 and the loader's own has to run",
             "source": "the last batch of an epoch is usually smaller",
         },
-        remedies=(Remedy("Take the number of samples from the data.", "x.view(x.shape[0], -1)"),),
+        remedies=(remedy,),
         exhibit=Table(
-            ("samples", "mode", "where", "error"), tuple((f.size, f.mode, f.where, f.error) for f in sizes.failures)
+            ("samples", "mode", "where", "error"), tuple((f.size, f.mode, f.where, f.error) for f in failures)
         ),
     )
 
