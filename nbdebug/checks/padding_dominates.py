@@ -22,12 +22,14 @@ def padding_dominates(
     share: float = 0.3,  # of all places; less padding does little harm
     most: float = 0.8,  # of all places: then shorter batches would save most of the work
     influence: float = 0.2,  # of the spread of the predictions; exactly 0 where padding is masked
+    noises: float = 3.0,  # times what two runs of the identical input differ by, for models that draw in eval mode
 ) -> Iterator[Finding]:
     """Much of the input is padding, and the model or the loss takes it for data.
 
     nbdebug finds the value that sequences are filled up with, cuts the padding off sample by sample, and compares the
-    predictions: a model that masks its padding gives the same. For outputs at every place it also looks at how much of
-    the gradient comes from places that are padding.
+    predictions: a model that masks its padding gives the same. A model that is random in eval mode is run many times,
+    and the difference has to exceed that between runs of the identical input. For outputs at every place it also looks
+    at how much of the gradient comes from places that are padding.
 
     Why it matters: a state that has read thirty zeros after the last word has forgotten the words; and a loss over
     padding is soon small, because padding is easy to predict, while nothing is learned about the rest.
@@ -42,7 +44,7 @@ def padding_dominates(
             f"{padding.in_loss:.0%} of the gradient of the loss comes from padding, which fills {padding.share:.0%} of "
             f"{padding.name}",
         )  # fmt: skip
-    elif padding.influence is not None and padding.influence > influence:
+    elif padding.influence is not None and padding.influence > max(influence, noises * padding.noise):
         yield _finding(
             padding, grave if padding.at_end else "note", influence, MASK,
             f"{padding.share:.0%} of {padding.name} is padding, and cutting it off changes a prediction by "
@@ -61,6 +63,7 @@ def _finding(padding: PaddingTrial, severity: Severity, threshold: float, remedy
         evidence={
             "share of padding": padding.share,
             "influence on the prediction": padding.influence,
+            "noise between runs of the identical input": padding.noise,
             "share of the gradient": padding.in_loss,
             "threshold": threshold,
             "source": "a prediction must not depend on what only fills up the batch",
