@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import nbdebug
+from nbdebug.checks.loss_metric_disagree import loss_metric_disagree
+from nbdebug.evidence import Fit, ShortRun
 from tests import loops
 from tests.clinic import patient
 from tests.zoo.small_and_noisy import shift_in_the_loss, shifted_loss
@@ -69,3 +71,14 @@ def test_a_causal_model_that_is_pushed_away_from_the_next_token_is_found() -> No
         return logits[:, :-1].softmax(-1).gather(-1, ids[:, 1:, None]).mean()
 
     assert [finding.severity for finding in causal(unlikely, 4).findings] == ["suspect"]
+
+
+def test_two_samples_tell_nothing_about_the_accuracy() -> None:
+    """The loss falls over all batches while one of two samples turns wrong."""
+    before, after = Fit("accuracy", 1.0, 0.9), Fit("accuracy", 0.5, 0.9)
+
+    def found(fitted: int) -> int:
+        run = ShortRun((0.4,) * 60, 8, before, after, 0.4, 0.1, False, 0.0, 0.0, 0, fitted=fitted)
+        return len(list(loss_metric_disagree(run)))
+
+    assert found(2) == 0 and found(64) == 1
