@@ -31,7 +31,7 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
     if before is None or after is None or before.measure != after.measure:
         raise NotApplicable("no metric is defined for this kind of task")
     drop = run.loss_before - run.loss_after
-    noise = _noise(before, run.samples)
+    noise = _noise(before, after, run.fitted)
     worse = before.value - after.value > sigmas * noise and after.value < after.chance
     if drop > fell * abs(run.loss_before) and worse:
         yield Finding(
@@ -49,6 +49,9 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
         )
 
 
-def _noise(fit: Fit, samples: int) -> float:
+def _noise(before: Fit, after: Fit, samples: int) -> float:
     """Return the standard error of the accuracy, or a fixed tolerance for explained variance."""
-    return math.sqrt(max(fit.value * (1 - fit.value), 0.01) / max(samples, 1)) if fit.measure == "accuracy" else 0.05
+    if before.measure != "accuracy":
+        return 0.05
+    share = (before.value + after.value) / 2  # of both, because an accuracy of 0 or 1 has no variance of its own
+    return math.sqrt(max(share * (1 - share), 0.01) / max(samples, 1))

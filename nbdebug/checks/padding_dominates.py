@@ -22,12 +22,14 @@ def padding_dominates(
     share: float = 0.3,  # of all positions; less padding does little harm
     most: float = 0.8,  # of all positions: batching by length would save most of the compute
     influence: float = 0.2,  # of the predictions' standard deviation; exactly 0 where padding is masked
+    noises: float = 3.0,  # times the difference between two runs of the identical input, for models random in eval mode
 ) -> Iterator[Finding]:
     """Much of the input is padding, and the model or the loss treats it as data.
 
     nbdebug finds the padding value, removes the padding sample by sample, and compares the predictions: a model that
-    masks its padding gives the same ones. For outputs at every position it also measures how much of the loss gradient
-    comes from padded positions.
+    masks its padding gives the same ones. A model that is random in eval mode is run several times, and the difference
+    must exceed that between runs of the identical input. For outputs at every position it also measures how much of
+    the loss gradient comes from padded positions.
 
     Why it matters: a recurrent state that has processed thirty zeros after the last word has forgotten the words; and a
     loss over padding is soon small, because padding is easy to predict, while nothing is learned about the rest.
@@ -42,7 +44,7 @@ def padding_dominates(
             f"{padding.in_loss:.0%} of the loss gradient comes from padding, which fills {padding.share:.0%} of "
             f"`{padding.name}`",
         )  # fmt: skip
-    elif padding.influence is not None and padding.influence > influence:
+    elif padding.influence is not None and padding.influence > max(influence, noises * padding.noise):
         yield _finding(
             padding, grave if padding.at_end else "note", influence, MASK,
             f"{padding.share:.0%} of `{padding.name}` is padding, and removing it changes the predictions by "
@@ -61,6 +63,7 @@ def _finding(padding: PaddingTrial, severity: Severity, threshold: float, remedy
         evidence={
             "share of padding": padding.share,
             "influence on the prediction": padding.influence,
+            "noise between runs of the identical input": padding.noise,
             "share of the gradient": padding.in_loss,
             "threshold": threshold,
             "source": "predictions must not depend on padding",

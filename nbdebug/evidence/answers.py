@@ -84,9 +84,10 @@ class PaddingTrial:
     """Padding in the inputs, and what it does to the prediction and the loss.
 
     `share` is the part of all places that is padding. `influence` is the relative change of a prediction when the
-    padding of its sample is cut off, None where the model cannot be run without. `in_loss` is the share of the gradient
-    at the outputs that comes from places that are padding, None where outputs have no places. Padding before the data
-    (not `at_end`) is read first and forgotten by a network that reads on.
+    padding of its sample is cut off, None where the model cannot be run without; `noise` is the same for the identical
+    input, 0 for a model that is deterministic in eval mode. `in_loss` is the share of the gradient at the outputs that
+    comes from places that are padding, None where outputs have no places. Padding before the data (not `at_end`) is
+    read first and forgotten by a network that reads on.
     """
 
     name: str
@@ -97,4 +98,5 @@ class PaddingTrial:
     influence: float | None = None
     in_loss: float | None = None
     at_end: bool = True
+    noise: float = 0.0
     reason: str = ""

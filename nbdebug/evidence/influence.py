@@ -28,7 +28,10 @@ class FutureInfluence:
 
 @dataclass(frozen=True)
 class SizeFailure:
-    """One batch size that does not work: where it failed, and what was seen there."""
+    """One batch size that does not work: where it failed, and what was seen there.
+
+    `kept` names what the model keeps from the call before, where that, and no number in the model, has another size.
+    """
 
     size: int
     mode: str
@@ -37,6 +40,7 @@ class SizeFailure:
     error: str
     shapes: tuple[tuple[int, ...], ...] = ()
     source: str = ""
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class BatchSizes:
     meets_others: bool  # whether the loaders give batches of another size as well
     single: bool  # whether one batch, put together by hand, is all that there is, as for one whole graph
     sure: bool = True  # whether the first dimension is surely that of the samples
+    resets: tuple[str, ...] = ()  # methods of the model that may reset what it keeps between calls
 
 
 @dataclass(frozen=True)

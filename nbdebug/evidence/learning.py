@@ -153,6 +153,7 @@ class ShortRun:
     workers: int
     ratios: tuple[tuple[str, float], ...] = ()
     by_hand: bool = False
+    fitted: int = 0  # samples that the two fits were measured on
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader
 
 from nbdebug.control import Control
@@ -15,18 +17,20 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch, Feed
 from nbdebug.twin import Twin
+from nbdebug.twin.kept_state import from_one_state, resized
 from nbdebug.twin.samples import Samples, samples_of
 from nbdebug.twin.sources import line_of
 from nbdebug.twin.taps import CallStack, tapped, tensors_in
 
 __all__ = ["batch_sizes"]
 
+RESETS = ("reset", "hidden", "state", "memory", "clear")
 LARGEST = 512  # samples; a batch is not doubled beyond
 
 
 @probe(quick=False)
 def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
-    """Run different batch sizes in train and eval mode."""
+    """Run different batch sizes in train and eval mode, each from the same kept state."""
     require_run(trial)
     samples = samples_of(twin)
     own = samples.count
@@ -40,8 +44,8 @@ def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
         for mode in modes:
             if size == 1 and mode == "training":
                 continue  # batch normalisation cannot, and need not
-            failure = _try(twin, samples.batch.select(torch.arange(size) % own), size, mode)
-            if failure is not None and not _runs_as_loaded(twin, size, mode):
+            failure = _failure(twin, samples, size, mode)
+            if failure is not None and (failure.kept or not _runs_as_loaded(twin, size, mode)):
                 failures.append(failure)
                 break
     others = _other_sizes(twin.subject.feed, own)
@@ -49,7 +53,7 @@ def batch_sizes(twin: Twin, trial: TrialRun, control: Control) -> BatchSizes:
         others = others or _other_sizes(twin.subject.val_feed, own)
     feed = twin.subject.feed
     single = feed.batch_count == 1 and not isinstance(feed.loader, DataLoader)
-    return BatchSizes(own, tuple(sizes), tuple(failures), others, single, samples.sure)
+    return BatchSizes(own, tuple(sizes), tuple(failures), others, single, samples.sure, _resets(twin))
 
 
 def _refuse_other_layouts(samples: Samples) -> None:
@@ -63,13 +67,35 @@ def _refuse_other_layouts(samples: Samples) -> None:
             raise NotApplicable(f"{name} has another batch dimension, so it cannot be sliced with the others")
 
 
-def _try(twin: Twin, batch: Batch, size: int, mode: str) -> SizeFailure | None:
-    """Run one size through the model and its loss."""
+def _failure(twin: Twin, samples: Samples, size: int, mode: str) -> SizeFailure | None:
+    """Run one size, also behind a batch of the loader's size, and see whether what is kept from there is the cause."""
+    batch = samples.batch.select(torch.arange(size) % samples.count)
+    alone, behind = _try(twin, batch, size, mode), _try(twin, batch, size, mode, first=samples.batch)
+    if behind is None:
+        return alone
+    with from_one_state(twin.model) as state:
+        with twin.mode(training=mode == "training"), torch.no_grad():
+            twin.run(samples.batch)
+        kept = state.changed()
+
+        def runs_with(names: list[str]) -> bool:
+            with from_one_state(twin.model):
+                resized(twin.model, names, samples.count, size)
+                return _try(twin, batch, size, mode) is None
+
+        guilty = [name for name in kept if runs_with([name])] or (kept if kept and runs_with(kept) else [])
+    return replace(behind, kept=tuple(guilty)) if guilty else alone
+
+
+def _try(twin: Twin, batch: Batch, size: int, mode: str, first: Batch | None = None) -> SizeFailure | None:
+    """Run one size through the model and its loss, perhaps behind another batch; the model keeps nothing of it."""
     stack = CallStack()
     try:
-        hooks = tapped(twin.model, after=stack.leave, before=stack.enter)
-        with twin.mode(training=mode == "training"), torch.no_grad(), hooks:
-            twin.run(batch)
+        with from_one_state(twin.model), twin.mode(training=mode == "training"), torch.no_grad():
+            if first is not None:
+                twin.run(first)
+            with tapped(twin.model, after=stack.leave, before=stack.enter):
+                twin.run(batch)
         return None
     except NbdebugError:
         raise
@@ -101,6 +127,12 @@ def _runs_as_loaded(twin: Twin, size: int, mode: str) -> bool:
     except Exception:
         return False
     return _try(twin, made.to(twin.device), size, mode) is None
+
+
+def _resets(twin: Twin) -> tuple[str, ...]:
+    """Name methods of the user's that may reset what the model keeps; whether the loop calls them cannot be seen."""
+    named = [name for name in dir(type(twin.model)) if not name.startswith("__") and not hasattr(nn.Module, name)]
+    return tuple(n for n in named if any(word in n.lower() for word in RESETS) and callable(getattr(twin.model, n)))
 
 
 def _outside(twin: Twin) -> tuple[str, Any, Any]:

@@ -16,6 +16,7 @@ from nbdebug.subject import Batch
 from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.loss import own_loss
 from nbdebug.twin import Twin
+from nbdebug.twin.kept_state import from_one_state
 from nbdebug.twin.sources import line_now
 from nbdebug.twin.taps import CallStack, first_tensor, tapped, tensors_in
 from nbdebug.twin.task import task_of
@@ -71,7 +72,8 @@ class _Run:
         self.sizes = {int(t.numel()) for t in batch.inputs.values()}
         self._drawn: list[tuple[str, str, int, str]] = []
         seed_all(seed)
-        with tapped(twin.model, after=self._after, before=self.stack.enter), _Listener(self._drew):
+        hooks = tapped(twin.model, after=self._after, before=self.stack.enter)
+        with from_one_state(twin.model), hooks, _Listener(self._drew):
             outcome = twin.run(batch)
         self.output, self.predicted = outcome.output, outcome.predicted
 

@@ -9,6 +9,7 @@ from nbdebug.evidence import LoneSample
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
+from nbdebug.twin.kept_state import from_one_state
 
 __all__ = ["lone_sample"]
 
@@ -30,7 +31,8 @@ def lone_sample(twin: Twin) -> LoneSample:
 
 def _error(twin: Twin, batch: Batch) -> str:
     try:
-        twin.run(batch)
+        with from_one_state(twin.model):
+            twin.run(batch)
     except NbdebugError:
         raise
     except Exception as error:

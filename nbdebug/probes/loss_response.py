@@ -46,7 +46,7 @@ def _asked(twin: Twin, control: Control) -> LossResponse:
     for index, path in enumerate(box.heads):
         control.progress(index / len(box.heads), "evaluating the loss on synthetic outputs")
         family = recognise(box, path)
-        if family.name != "constant" or (len(box.heads) == 1 and box.place != "model" and box.is_sole):
+        if family.name != "constant" or (len(box.heads) == 1 and box.is_sole):
             heads.append(_head(twin, box, path, family, batches, few))
     if not heads:
         raise NotApplicable("no single output of the model affects the loss")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,12 +16,14 @@ from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.loss import main_output
 from nbdebug.twin import Twin
+from nbdebug.twin.kept_state import from_one_state
 from nbdebug.twin.loss_box import open_box
 
 __all__ = ["padding"]
 
 BATCHES = 4
 TRIED = 8
+RUNS = 16  # of a model that is random in eval mode, averaged
 SHORTEST = 4  # places, below which a run of equal values means nothing
 
 
@@ -68,10 +71,19 @@ def padding(twin: Twin, trial: TrialRun) -> PaddingTrial:
     same = [found for found in seen if found.name == here.name]
     share = sum(found.share for found in same) / len(same)
     count = sum(len(found.lengths) for found in same)
-    influence, reason = _influence(twin, batches[0], here)
+    influence = _influence(twin, batches[0], here)
     in_loss = _in_loss(twin, batches[0], here)
     return PaddingTrial(
-        here.name, here.value, share, count, here.longest, influence, in_loss, at_end=here.at_end, reason=reason
+        here.name,
+        here.value,
+        share,
+        count,
+        here.longest,
+        influence.value,
+        in_loss,
+        at_end=here.at_end,
+        noise=influence.noise,
+        reason=influence.reason,
     )
 
 
@@ -105,26 +117,59 @@ def _ends(name: str, tensor: torch.Tensor, at_end: bool) -> _Padded | None:
     return _Padded(name, value, at_end, longest - runs, longest)
 
 
+@dataclass(frozen=True)
+class _Influence:
+    """The median change of a prediction without the padding, and between runs of the identical input."""
+
+    value: float | None = None
+    noise: float = 0.0
+    reason: str = ""
+
+
 @torch.no_grad()
-def _influence(twin: Twin, batch: Batch, padded: _Padded) -> tuple[float | None, str]:
-    """Give the median change of a prediction without the padding, relative to how predictions differ."""
+def _influence(twin: Twin, batch: Batch, padded: _Padded) -> _Influence:
+    """Measure the change of a prediction without the padding, relative to how predictions differ."""
     rows = [r for r in padded.lengths.argsort().tolist() if 0 < int(padded.lengths[r]) < padded.longest]
-    changes = []
+    changes, noises = list[float](), list[float]()
     with twin.mode(training=False):
         try:
-            whole = main_output(twin.forward(batch))
+            whole = _mean_of(twin, partial(twin.forward, batch), 1)
             if whole is None or whole.shape[:1] != (batch.size,):
-                return None, "the model returns no output with one row per sample"
-            spread = float(whole.double().std(0).mean())
+                return _Influence(reason="the model returns no output with one row per sample")
+            spread = max(float(whole.std(0).mean()), 1e-12)
+            runs = _runs_needed(twin, batch, whole)
             for row in rows[:TRIED]:
-                alone = main_output(twin.forward(batch.select(torch.tensor([row]))))
-                cut = main_output(_forward_cut(twin, padded, batch, row))
-                changes.append(_difference(alone, cut, padded, row) / max(spread, 1e-12))
+                sample = partial(twin.forward, batch.select(torch.tensor([row])))
+                alone = _mean_of(twin, sample, runs)
+                again = alone if runs == 1 else _mean_of(twin, sample, runs)
+                cut = _mean_of(twin, partial(_forward_cut, twin, padded, batch, row), runs)
+                changes.append(_difference(alone, cut, padded, row) / spread)
+                noises.append(_difference(alone, again, padded, row) / spread)
         except NbdebugError:
             raise
         except Exception as error:
-            return None, f"the model fails on shorter sequences ({type(error).__name__})"
-    return (sorted(changes)[len(changes) // 2], "") if changes else (None, "no sample is shorter than the others")
+            return _Influence(reason=f"the model fails on shorter sequences ({type(error).__name__})")
+    if not changes:
+        return _Influence(reason="no sample is shorter than the others")
+    return _Influence(sorted(changes)[len(changes) // 2], sorted(noises)[len(noises) // 2])
+
+
+def _runs_needed(twin: Twin, batch: Batch, whole: torch.Tensor) -> int:
+    """Return how many runs are averaged: one, unless the identical batch gets another prediction."""
+    again = _mean_of(twin, partial(twin.forward, batch), 1)
+    return 1 if again is not None and torch.equal(again, whole) else RUNS
+
+
+def _mean_of(twin: Twin, forward: Callable[[], Any], runs: int) -> torch.Tensor | None:
+    """Return the mean prediction of some runs, each from the same kept state and with random numbers of its own."""
+    outputs = []
+    for _ in range(runs):
+        with from_one_state(twin.model):
+            output = main_output(forward())
+        if output is None:
+            return None
+        outputs.append(output.double())
+    return torch.stack(outputs).mean(0)
 
 
 def _forward_cut(twin: Twin, padded: _Padded, batch: Batch, row: int) -> Any:
@@ -147,7 +192,7 @@ def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _P
                 alone = alone.narrow(dim, 0 if padded.at_end else padded.longest - length, length)
     if alone.shape != cut.shape:
         return 0.0
-    return float((alone.double() - cut.double()).abs().mean())
+    return float((alone - cut).abs().mean())
 
 
 def _in_loss(twin: Twin, batch: Batch, padded: _Padded) -> float | None:

@@ -50,6 +50,7 @@ def short_run(twin: Twin, trial: TrialRun, control: Control) -> ShortRun:
         workers=int(getattr(loader, "num_workers", 0)),
         ratios=ratios,
         by_hand=twin.compute_loss is not None,
+        fitted=batches[0].size,
     )
 
 

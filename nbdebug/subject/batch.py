@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of
+from nbdebug.subject.nest import Path, at, children, leaves, map_leaves, name_of, rebuild
 from nbdebug.subject.reading import Reading
 
 __all__ = ["Batch"]
@@ -89,20 +89,19 @@ class Batch:
         return self._map(lambda p, t: change(name_of(p), t) if self._is_target(p) else t)
 
     def select(self, index: torch.Tensor) -> Batch:
-        """Give the batch of these samples, in this order; parts without a sample dimension stay whole."""
+        """Return the batch of these samples, in this order; parts without a sample dimension stay whole."""
         size, chosen = self.size, index.tolist()
 
-        def pick(value: Any) -> Any:
+        def pick(value: Any, path: Path) -> Any:
             if isinstance(value, torch.Tensor):
                 chosen_rows = index.to(value.device)  # index_select, because sparse tensors know no other way
                 return value.index_select(0, chosen_rows) if value.dim() > 0 and value.shape[0] == size else value
-            if isinstance(value, list) and len(value) == size:
+            if isinstance(value, list) and self._holds_samples(value, path):
                 return [value[i] for i in chosen]
-            if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-                return type(value)(pick(item) for item in value)
-            return map_leaves(lambda _, leaf: pick(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+            parts = children(value)
+            return value if parts is None else rebuild(value, [pick(part, (*path, step)) for step, part in parts])
 
-        return replace(self, raw=pick(self.raw))
+        return replace(self, raw=pick(self.raw, ()))
 
     def head(self, count: int) -> Batch:
         """Give the batch of the first so many samples, or all of it where the model takes it in one piece only."""
@@ -126,10 +125,26 @@ class Batch:
     def _is_input(self, path: Path) -> bool:
         return not self._is_target(path) and any(path[: len(p)] == p for p in self.reading.input_paths)
 
+    def _holds_samples(self, value: list[Any], path: Path) -> bool:
+        """Whether the entries of this list are the samples, and not parts of the batch that happen to be as many."""
+        if len(value) != self.size:
+            return False
+        places = (*self.reading.input_paths, *([self.reading.target] if self.reading.target is not None else []))
+        if any(len(place) > len(path) and place[: len(path)] == path for place in places):
+            return False  # inputs and targets are entries of it, as in [x, y]
+        return not _is_collated(value, self.size)
+
     def _map(self, change: Callable[[Path, torch.Tensor], torch.Tensor]) -> Batch:
         return replace(
             self, raw=map_leaves(lambda p, leaf: change(p, leaf) if isinstance(leaf, torch.Tensor) else leaf, self.raw)
         )
+
+
+def _is_collated(value: list[Any], size: int) -> bool:
+    """Whether every entry is a tensor of all samples; images of different sizes have channels in front instead."""
+    if not all(isinstance(item, torch.Tensor) and item.dim() > 0 and item.shape[0] == size for item in value):
+        return False
+    return all(item.dim() < 3 for item in value) or len({tuple(item.shape) for item in value}) == 1
 
 
 def _own(leaf: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Path", "at", "children", "leaves", "map_leaves", "name_of", "replace_at"]
+__all__ = ["Path", "at", "children", "leaves", "map_leaves", "name_of", "rebuild", "replace_at"]
 
 Path = tuple[Any, ...]
 

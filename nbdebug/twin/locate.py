@@ -17,6 +17,7 @@ from nbdebug.subject import Batch
 from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.loss import main_output
 from nbdebug.twin import Twin
+from nbdebug.twin.kept_state import from_one_state
 from nbdebug.twin.taps import tapped, tensors_in
 
 __all__ = ["SEED", "Event", "Place", "Recording", "aligned", "first_place", "jittered", "place_at", "record"]
@@ -68,7 +69,10 @@ class Place:
 
 
 def record(twin: Twin, batch: Batch, *, whole: bool = False, seed: int = SEED) -> Recording:
-    """Run the model (with its loss, if `whole`) on a batch and keep a copy of all that flows; always the same luck."""
+    """Run the model (with its loss, if `whole`) on a batch and keep a copy of all that flows.
+
+    Random numbers and what the model keeps between calls are the same for every recording.
+    """
     recording, open_paths = Recording(), list[str]()
 
     def keep(path: str, module: nn.Module, value: Any, entering: bool) -> None:
@@ -86,7 +90,7 @@ def record(twin: Twin, batch: Batch, *, whole: bool = False, seed: int = SEED) -
         keep(path, module, output, False)
 
     seed_all(seed)
-    with tapped(twin.model, after=after, before=before):
+    with from_one_state(twin.model), tapped(twin.model, after=after, before=before):
         if whole:
             outcome = twin.run(batch)
             output: Any = (outcome.output, outcome.loss)

@@ -6,6 +6,7 @@ the model: the model's answer is exchanged for one that the experiment makes up,
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +21,16 @@ from nbdebug.subject.drawing import seed_torch
 from nbdebug.subject.loss import main_output, own_loss, total_of
 from nbdebug.subject.nest import Path, at, leaves, map_leaves, name_of, replace_at
 from nbdebug.twin import Twin
-from nbdebug.twin.outlets import caught, giving, outlets
+from nbdebug.twin.outlets import Outlet, caught, giving, outlets
 from nbdebug.twin.taps import tapped, tensors_in
 
-__all__ = ["LossBox", "head_name", "open_box"]
+__all__ = ["LossBox", "head_name", "open_box", "plain_box"]
 
 MOST_HEADS = 6
 LAST_LAYERS = 4  # of a model with its own loss, tried from the last
 
 Evaluate = Callable[[Any, Batch], Any]
+Run = Callable[[Batch], Any]  # the user's own way from a batch to its loss
 
 
 @dataclass
@@ -36,7 +38,7 @@ class LossBox:
     """A loss that can be asked: what would you say if the model had answered this?
 
     `place` says where the loss is written: loss_fn, compute_loss, train_step, or the model itself; `answer` runs the
-    model on a batch and gives what the loss takes from it; `is_sole` says that nothing else was taken.
+    model on a batch and gives what the loss takes from it; `is_sole` says that surely nothing else is taken.
     """
 
     place: str
@@ -105,14 +107,22 @@ def open_box(twin: Twin, batch: Batch) -> LossBox:
     if twin.compute_loss is not None:
         compute = twin.compute_loss
         return _hooked(twin, batch, lambda b: compute(twin.model, b.raw, twin.loss_for_user()), "compute_loss")
+    return plain_box(twin, batch)
+
+
+def plain_box(twin: Twin, batch: Batch) -> LossBox:
+    """Make a box of the model's output and loss_fn, or of a loss that the model returns."""
     output = twin.forward(batch)
     if twin.loss_fn is None and own_loss(output) is not None:
-        return _inside(twin, batch)
+        return _inside(twin, batch, lambda b: own_loss(twin.forward(b)), twin.model)
+    numbers = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() == 0]
+    if numbers and twin.loss_fn is not None and not isinstance(twin.model, torch.jit.ScriptModule):
+        return _hooked(twin, batch, lambda b: twin.loss_of(twin.forward(b), b), "loss_fn")
     twin.loss_choice(output, batch)
     return LossBox("loss_fn", _detached(output), batch, twin.loss_of, twin.forward)
 
 
-def _training_step(twin: Twin) -> Callable[[Batch], Any]:
+def _training_step(twin: Twin) -> Run:
     """Give the user's own step without its last act: the weights stay as they are."""
     twin.optimizer.step = lambda closure=None: closure() if closure is not None else None
 
@@ -123,62 +133,85 @@ def _training_step(twin: Twin) -> Callable[[Batch], Any]:
     return run
 
 
-def _hooked(twin: Twin, batch: Batch, run: Callable[[Batch], Any], place: str) -> LossBox:
+def _hooked(twin: Twin, batch: Batch, run: Run, place: str) -> LossBox:
     """Exchange the answer of the last module that is called from outside of the model and matters to the loss.
 
-    What an older or a frozen copy says without a gradient is part of the target, unless nothing else is said.
+    What an older or a frozen copy says without a gradient is part of the target, unless nothing else is said. Where the
+    loss is computed inside the model, another output does not reach it; then one of the model's layers is exchanged.
     """
     said = outlets(twin, lambda: run(batch))
-    found = [(m, out) for m, out in said if any(t.requires_grad for t in tensors_in(out))] or said
-    boxes = [_at_outlet(twin, batch, run, place, module, output) for module, output in reversed(found)]
-    box = next((box for box in boxes if len(boxes) == 1 or _matters(box)), boxes[0])
+    found = [outlet for outlet in said if any(t.requires_grad for t in tensors_in(outlet.output))] or said
+    boxes = [(_at_outlet(twin, batch, run, place, outlet), outlet) for outlet in reversed(found)]
+    box, outlet = next((pair for pair in boxes if len(boxes) == 1 or _matters(pair[0])), boxes[0])
+    if outlet.mixed or not _reaches(box, outlet):
+        return _inside(twin, batch, run, outlet.module)
     box.is_sole = len(boxes) == 1
     return box
 
 
-def _at_outlet(
-    twin: Twin, batch: Batch, run: Callable[[Batch], Any], place: str, module: nn.Module, output: Any
-) -> LossBox:
+def _at_outlet(twin: Twin, batch: Batch, run: Run, place: str, outlet: Outlet) -> LossBox:
+    module = outlet.module
+
     def evaluate(answer: Any, on: Batch) -> Any:
         twin.control.poll()
         with giving(module, answer):
             return run(on)
 
-    return LossBox(place, _detached(output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
+    return LossBox(place, _detached(outlet.output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
 
 
-def _matters(box: LossBox) -> bool:
-    """Whether another answer gives another loss."""
-    return any(box.loss(path, output) != box.loss(path, 2 * output + 1) for path, output in box.heads.items())
+def _matters(box: LossBox, surely: bool = False) -> bool:
+    """Whether another answer gives another loss; one that refuses both may matter, but not surely."""
+    losses = [(box.loss(path, output), box.loss(path, 2 * output + 1)) for path, output in box.heads.items()]
+    return any(one != other and not (surely and math.isnan(one) and math.isnan(other)) for one, other in losses)
 
 
-def _inside(twin: Twin, batch: Batch) -> LossBox:
-    """Make a box of a model that returns its own loss, by exchanging what one of its last layers gives.
+def _reaches(box: LossBox, outlet: Outlet) -> bool:
+    """Whether an exchanged output comes to the loss at all: if not, a loss that stays the same says nothing.
+
+    It does not where the loss is computed inside the model: then no gradient leads from it to what was exchanged.
+    """
+    if _matters(box, surely=True):
+        return True
+    refused = any(math.isnan(box.loss(path, output)) for path, output in box.heads.items())
+    return not outlet.aside and (not outlet.reached or refused or _gradient_of(box) is not None)
+
+
+def _gradient_of(box: LossBox) -> torch.Tensor | None:
+    """Return the gradient of the loss at the first of the outputs that has one, be it zero."""
+    found = (box.gradient(path, output)[1] for path, output in box.heads.items())
+    return next((gradient for gradient in found if gradient is not None), None)
+
+
+def _inside(twin: Twin, batch: Batch, run: Run, whole: nn.Module) -> LossBox:
+    """Make a box of a model (or a part of it) that computes its own loss, by exchanging what one of its layers gives.
 
     The layer that gives the prediction is taken, or else the last one whose answer matters to the loss.
     """
-    predicted, calls = main_output(_seeded(twin, batch)), list[_Call]()
+    calls: list[tuple[nn.Module, Any]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, given: Any) -> None:
-        floats = [(place, leaf) for place, leaf in leaves(given) if _is_answer(leaf)]
-        same = [place for place, leaf in floats if _same(leaf, predicted)]
-        if floats and path != "model" and (same or not any(module.children())):
-            calls.append(_Call(module, same[0] if same else floats[0][0], given, bool(same)))
+        calls.append((module, given))
 
     with tapped(twin.model, after=after):
-        _seeded(twin, batch)
-    once = [call for call in calls if sum(other.module is call.module for other in calls) == 1]
-    likely = [*[call for call in once if call.exact][:1], *reversed(once[-LAST_LAYERS:])]
-    boxes = (_at_layer(twin, batch, call) for call in likely)
+        run(batch)
+    predicted = main_output(next((given for module, given in reversed(calls) if module is whole), None))
+    layers = [_layer(module, given, predicted) for module, given in calls if module not in (whole, twin.model)]
+    known = [layer for layer in layers if layer is not None]
+    once = [layer for layer in known if sum(other.module is layer.module for other in known) == 1]
+    likely = [*[layer for layer in once if layer.exact][:1], *reversed(once[-LAST_LAYERS:])]
+    boxes = [_at_layer(twin, batch, run, layer) for layer in likely]
     box = next((box for box in boxes if _matters(box)), None)
+    if box is None and boxes and boxes[0].is_sole and _gradient_of(boxes[0]) is not None:
+        return boxes[0]  # it is what the loss is computed from, and makes no difference to it
     if box is None:
-        raise NotApplicable("the model computes its own loss, and no module returns its inputs")
+        raise NotApplicable("the model computes its own loss, and no module returns what it is computed from")
     return box
 
 
 @dataclass
-class _Call:
-    """A call of a module inside of the model: the place of a tensor in what it gave, and if that is the prediction."""
+class _Layer:
+    """A module inside of the model: the place of a tensor in what it gave, and whether that is the prediction."""
 
     module: nn.Module
     place: Path
@@ -186,27 +219,31 @@ class _Call:
     exact: bool
 
 
-def _at_layer(twin: Twin, batch: Batch, call: _Call) -> LossBox:
+def _layer(module: nn.Module, given: Any, predicted: torch.Tensor | None) -> _Layer | None:
+    floats = [(place, leaf) for place, leaf in leaves(given) if _is_answer(leaf)]
+    same = [place for place, leaf in floats if _same(leaf, predicted)]
+    if not floats or not (same or not any(module.children())):
+        return None
+    return _Layer(module, same[0] if same else floats[0][0], given, bool(same))
+
+
+def _at_layer(twin: Twin, batch: Batch, run: Run, layer: _Layer) -> LossBox:
     def evaluate(answer: Any, on: Batch) -> Any:
-        handle = call.module.register_forward_hook(lambda *_: replace_at(call.given, call.place, answer))
+        twin.control.poll()
+        handle = layer.module.register_forward_hook(lambda *_: replace_at(layer.given, layer.place, answer))
         try:
-            return own_loss(twin.forward(on))
+            return run(on)
         finally:
             handle.remove()
 
     def answer(on: Batch) -> Any:
-        return at(caught(call.module, lambda: twin.forward(on)), call.place)
+        return at(caught(layer.module, lambda: run(on)), layer.place)
 
-    return LossBox("model", at(_detached(call.given), call.place), batch, evaluate, answer)
+    return LossBox("model", at(_detached(layer.given), layer.place), batch, evaluate, answer, is_sole=layer.exact)
 
 
 def _is_answer(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dim() > 0 and leaf.numel() > 0
-
-
-def _seeded(twin: Twin, batch: Batch) -> Any:
-    seed_torch(0)
-    return twin.forward(batch)
 
 
 def _same(leaf: torch.Tensor, predicted: torch.Tensor | None) -> bool:

@@ -44,11 +44,16 @@ class Family:
 
 @dataclass(frozen=True)
 class _Answers:
-    """Outputs that were handed in, stacked, with the losses and gradients that came back."""
+    """Outputs that were handed in, stacked, with the losses and gradients that came back.
+
+    `gradients` is None unless there is a finite one for every output; `still` says that none is anything but zero. A
+    gradient that is not finite, as at made-up outputs outside of a loss's domain, is no sign of a flat loss.
+    """
 
     outputs: torch.Tensor
     losses: torch.Tensor
     gradients: torch.Tensor | None
+    still: bool
 
 
 def recognise(box: LossBox, path: Path) -> Family:
@@ -74,16 +79,16 @@ def _asked(box: LossBox, path: Path, outputs: torch.Tensor) -> _Answers:
     gradients = [gradient for _, gradient in answers if gradient is not None]
     whole = len(gradients) == len(answers) and all(bool(torch.isfinite(g).all()) for g in gradients)
     losses = torch.tensor([loss for loss, _ in answers], dtype=torch.float64)
-    return _Answers(outputs.double(), losses, torch.stack(gradients) if whole else None)
+    still = not any(bool((gradient != 0).any()) for gradient in gradients)  # NaN differs from 0
+    return _Answers(outputs.double(), losses, torch.stack(gradients) if whole else None, still)
 
 
 def _free_family(box: LossBox, path: Path, free: _Answers) -> Family:
     spread = float(free.losses.max() - free.losses.min())
-    still = free.gradients is None or not bool(free.gradients.any())
-    if spread <= 1e-6 * max(1e-12, float(free.losses.abs().max())) and still:
-        return Family("constant")
-    if free.gradients is None or still:
-        return Family("flat")
+    if free.still:
+        return Family("constant" if spread <= 1e-6 * max(1e-12, float(free.losses.abs().max())) else "flat")
+    if free.gradients is None:
+        return Family("other")
     return (
         _linear(free)
         or _affine_in(free, free.outputs, "squared")

@@ -15,7 +15,7 @@ from nbdebug.evidence.learning import Fit
 from nbdebug.subject import Batch
 from nbdebug.subject.nest import Path
 from nbdebug.twin import Twin
-from nbdebug.twin.loss_box import LossBox, open_box
+from nbdebug.twin.loss_box import LossBox, open_box, plain_box
 from nbdebug.twin.loss_family import Family
 from nbdebug.twin.loss_floor import SCALES, aligned
 from nbdebug.twin.target_use import influence_of_target
@@ -106,9 +106,7 @@ def _only_head(twin: Twin, batch: Batch) -> tuple[LossBox, Path, torch.Tensor] |
 
 
 def _box(twin: Twin, batch: Batch) -> LossBox:
-    if twin.compute_loss is not None:
-        return open_box(twin, batch)
-    return LossBox("loss_fn", twin.forward(batch), batch, twin.loss_of, twin.forward)
+    return open_box(twin, batch) if twin.compute_loss is not None else plain_box(twin, batch)
 
 
 def _least(box: LossBox, path: Path, start: torch.Tensor, copies: int) -> tuple[float, torch.Tensor]:

@@ -12,6 +12,7 @@ from nbdebug.evidence.learning import Curve, Fit
 from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.possible import asks_for_labels, share_of_possible
+from nbdebug.twin.target_shift import paired_with_targets
 from nbdebug.twin.task import class_dim, task_of
 
 __all__ = ["fit_asked_for", "fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
@@ -111,7 +112,7 @@ def fit_of(twin: Twin, batch: Batch) -> Fit | None:
     for training in (True, False):
         with twin.mode(training):
             outcome = twin.run(batch)
-        fit = _fit(outcome.output, outcome.predicted, batch)
+            fit = _fit(twin, outcome, batch)
         if fit is not None and (fit.measure == "accuracy" or _in_units_of_targets(twin, outcome, batch)):
             fits.append(fit)
     return max(fits, key=lambda fit: fit.value, default=None)
@@ -137,13 +138,13 @@ def _in_units_of_targets(twin: Twin, outcome: Outcome, batch: Batch) -> bool:
     return abs(exact) <= abs(float(outcome.loss)) and min(raised, doubled) - exact > ROUNDING * abs(exact)
 
 
-def _fit(output: object, predicted: torch.Tensor | None, batch: Batch) -> Fit | None:
-    target = batch.target
+def _fit(twin: Twin, outcome: Outcome, batch: Batch) -> Fit | None:
+    predicted, target = outcome.predicted, batch.target
     if predicted is None or not isinstance(target, torch.Tensor) or not bool(torch.isfinite(predicted).all()):
         return None
-    task = task_of(output, batch)
+    task = task_of(outcome.output, batch)
     if task.kind == "classification":
-        return _accuracy(predicted, target)
+        return _accuracy(twin, batch, predicted, target)
     if task.kind in ("binary", "multilabel"):
         edge = 0.5 if task.scale == "probabilities" else 0.0
         right = (predicted.reshape(target.shape) > edge) == (target > 0.5)
@@ -154,16 +155,18 @@ def _fit(output: object, predicted: torch.Tensor | None, batch: Batch) -> Fit | 
     return None
 
 
-def _accuracy(predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+def _accuracy(twin: Twin, batch: Batch, predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
     dim = class_dim(predicted, target)
     if dim is None:
         return None
     if target.shape == predicted.shape:
-        target = target.argmax(dim)
+        target, scores = target.argmax(dim), predicted.movedim(dim, -1)
+    else:
+        scores, target = paired_with_targets(twin, batch, predicted, target, dim)
     counted = target >= 0  # negative ids are ignored by custom
     if not bool(counted.any()):
         return None
-    right = (predicted.argmax(dim) == target)[counted]
+    right = (scores.argmax(-1) == target)[counted]
     commonest = target[counted].long().flatten().bincount().max()
     return Fit("accuracy", float(right.double().mean()), float(commonest / right.numel()))
 

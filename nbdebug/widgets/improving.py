@@ -37,7 +37,9 @@ class Improving:
 
     def about(self, chosen: str) -> tuple[str, str] | None:
         """Give the question and its reason where the stage or its step was chosen."""
-        return (STEP.question, STEP.why) if self.is_offered and chosen in (IMPROVE.id, STEP.id) else None
+        return (
+            (STEP.label, f"{STEP.question} {STEP.why}") if self.is_offered and chosen in (IMPROVE.id, STEP.id) else None
+        )
 
     def run(self) -> None:
         """Judge the samples of every split on a copy, with the target error that the user named."""
@@ -48,7 +50,7 @@ class Improving:
     def row(self, running: str) -> StageRow:
         """Give the stage as the tree shows it."""
         state: State = "running" if running == str(Decompose()) else "clean" if self.result is not None else "not-run"
-        step: StepRow = {"id": STEP.id, "title": STEP.question, "state": state, "count": 0}
+        step: StepRow = {"id": STEP.id, "title": STEP.label, "state": state, "count": 0}
         return {"id": IMPROVE.id, "title": IMPROVE.title, "state": state, "steps": [step]}
 
     @property

@@ -124,7 +124,7 @@ class Pane:
                 return stage.title, "", stage.checks
             for step in stage.steps:
                 if step.id == chosen:
-                    return step.question, step.why, step.checks
+                    return step.label, f"{step.question} {step.why}", step.checks
         return "", "", ()
 
     def _show_result(self) -> None:
@@ -176,7 +176,7 @@ class Pane:
     def _show_next(self) -> None:
         self.face.show_doubt(" ".join(experiment.says for experiment in self.experiments()))
         advice = self._advice()
-        what = advice.step.question if advice.step is not None else ""
+        what = advice.step.label if advice.step is not None else ""
         what = what or (f"fix {advice.mend.check}." if advice.mend is not None else "")
         asked = advice.question.words if advice.question is not None else ""
         is_shown = self.step == RESULT and advice.mend is not None

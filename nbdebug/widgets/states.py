@@ -22,7 +22,7 @@ def stage_rows(
         steps: list[StepRow] = [
             {
                 "id": step.id,
-                "title": step.question,
+                "title": step.label,
                 "state": state_of(step.checks, results, running, stale or set()),
                 "count": alarms_in(step.checks, results),
             }

@@ -117,3 +117,64 @@ def test_experiments_on_a_part_of_the_batch_do_not_crash(model: nn.Module) -> No
     report = nbdebug.diagnose(model, digits(), nn.CrossEntropyLoss(), progress=False, sweep_samples=512)
     assert not [(result.check, result.reason) for result in report.results if result.status == "crashed"]
     assert report.result("batch-size-hardwired").status == "found"
+
+
+class Keeps(nn.Module):
+    """Keeps the state of the batch before, in an attribute or in a buffer."""
+
+    def __init__(self, buffer: bool = False) -> None:
+        super().__init__()
+        self.recurrent, self.head = nn.GRU(8, 16, batch_first=True), nn.Linear(16, 10)
+        if buffer:
+            self.register_buffer("hidden", None)
+        else:
+            self.hidden = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Go on from there."""
+        states, hidden = self.recurrent(x.view(-1, 8, 8), self.hidden)
+        self.hidden = hidden.detach()
+        return self.head(states[:, -1])
+
+
+class KeepsAndForgets(Keeps):
+    """Has a method that a loop calls between two batches."""
+
+    def reset_hidden(self) -> None:
+        """Begin anew."""
+        self.hidden = None
+
+
+def kept(model: nn.Module, *, drop_last: bool) -> list[Any]:
+    """Diagnose a model that keeps a state, with or without a smaller last batch."""
+    loader = DataLoader(TensorDataset(*digit_rows()), 32, drop_last=drop_last)
+    return list(result(model=model, loader=loader, loss_fn=nn.CrossEntropyLoss()).findings)
+
+
+@pytest.mark.parametrize("buffer", [False, True], ids=["attribute", "buffer"])
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+def test_a_state_that_is_kept_is_no_size_in_the_model(buffer: bool, used: bool) -> None:
+    """It is named, and is an alarm only where a batch of another size comes."""
+    model = Keeps(buffer)
+    if used:
+        model(torch.randn(32, 64))
+    (calm,) = kept(model, drop_last=True)
+    assert calm.severity == "note" and "keeps hidden between calls" in calm.says and calm.where == "model"
+    (found,) = kept(model, drop_last=False)
+    assert found.severity == "suspect" and found.evidence["kept between calls"] == ["hidden"]
+
+
+def test_a_state_that_the_loop_may_reset_is_noted_only() -> None:
+    (found,) = kept(KeepsAndForgets(), drop_last=False)
+    assert found.severity == "note" and "reset_hidden() may reset it" in found.says
+
+
+def test_a_size_in_a_model_with_state_is_still_found() -> None:
+    class Both(Keeps):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.hidden is not None and self.hidden.shape[1] != len(x):
+                self.hidden = None
+            return super().forward(x).view(32, 10)
+
+    (found,) = kept(Both(), drop_last=False)
+    assert found.severity == "bug" and "runs with 32 samples but not with" in found.says

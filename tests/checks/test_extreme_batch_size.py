@@ -62,3 +62,19 @@ def test_usual_batches_are_clean() -> None:
     frozen = mlp()
     frozen[1].eval()
     assert severities(frozen, DataLoader(TensorDataset(rows[:1793], labels[:1793]), 64)) == []
+
+
+def pairs(model: nn.Module) -> dict[str, Any]:
+    """Give batches of two, and one sample that is left over."""
+    rows, labels = digit_rows()
+    return setup(model, DataLoader(TensorDataset(rows[:301], labels[:301]), 2, shuffle=True))
+
+
+def test_batches_of_two_run_on_the_last_sample() -> None:
+    plain = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    assert severities(plain, pairs(plain)["loader"]) == []
+
+
+def test_batches_of_two_with_batchnorm_fail_on_the_last_sample() -> None:
+    report = nbdebug.diagnose(**pairs(mlp()), checks=["extreme-batch-size"], progress=False)
+    assert [f.severity for f in report.findings] == ["bug"] and "more than 1 value" in report.findings[0].says

@@ -120,3 +120,24 @@ def test_frozen_model_is_another_matter() -> None:
     model = net().requires_grad_(False)
     report = nbdebug.diagnose(model, split(*digit_rows())[0], nn.CrossEntropyLoss(), checks=[CHECK], progress=False)
     assert report.result(CHECK).status == "skipped"
+
+
+def keras_crossentropy(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Compute the cross-entropy of probabilities as Keras does; outside of its domain the gradient is not finite."""
+    p = (p / p.sum(-1, keepdim=True)).clamp(1e-7, 1 - 1e-7)
+    return -(nn.functional.one_hot(y, p.shape[-1]) * p.log()).sum(-1).mean()
+
+
+def of_probabilities(loss_fn: Any) -> Any:
+    """Diagnose a classifier that ends in a softmax."""
+    model = nn.Sequential(*net(), nn.Softmax(-1))
+    return nbdebug.diagnose(model, split(*digit_rows())[0], loss_fn, checks=[CHECK], progress=False).result(CHECK)
+
+
+def test_a_gradient_that_is_not_finite_is_not_taken_for_zero() -> None:
+    assert of_probabilities(keras_crossentropy).status == "clean"
+
+
+def test_rounded_probabilities_are_still_found() -> None:
+    found = of_probabilities(lambda p, y: keras_crossentropy(p.round() + 1e-3, y))
+    assert [f.severity for f in found.findings] == ["bug"] and "zero everywhere" in found.findings[0].says

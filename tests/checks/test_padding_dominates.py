@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -123,3 +124,27 @@ def test_sequences_without_padding_are_skipped() -> None:
             return self.body(x.float())
 
     assert not alarms(setup(Counts(), counts, labels))
+
+
+class Random(nn.Module):
+    """Draws in eval mode as well, and averages over what is there, or over the padding too."""
+
+    def __init__(self, masked: bool, dropout: bool) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(40, 32), nn.Linear(32, 3)
+        self.masked, self.dropout = masked, dropout
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(tokens)
+        hidden = nn.functional.dropout(hidden, 0.5, True) if self.dropout else hidden + torch.randn_like(hidden)
+        there = (tokens != 0)[..., None] if self.masked else torch.ones_like(tokens)[..., None]
+        return self.head((hidden * there).sum(1) / there.sum(1))
+
+
+@pytest.mark.parametrize("dropout", [True, False], ids=["dropout", "noise"])
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "unmasked"])
+def test_noise_in_eval_mode_is_not_taken_for_the_effect_of_padding(masked: bool, dropout: bool) -> None:
+    tokens, _, topics = padded_topics()
+    torch.manual_seed(0)
+    found = alarms(setup(Random(masked, dropout), tokens, topics))
+    assert bool(found) is not masked, found

@@ -163,3 +163,28 @@ def test_the_model_is_elsewhere_than_the_loader() -> None:
     assert subject.device == torch.device("cpu")
     moved = subject.batches(1)[0].to(torch.device("meta"))
     assert moved.inputs["batch[0]"].is_meta and not X.is_meta
+
+
+def two(raw: Any, asks: nn.Module) -> Batch:
+    """Read a batch of two samples and take the second one."""
+    return Batch(raw, read_batch(raw, signature_of(asks))).select(torch.tensor([1]))
+
+
+def test_two_samples_are_not_taken_for_the_two_parts_of_the_batch() -> None:
+    """A batch of two samples from the default collate is a list of two entries as well."""
+    x, y = X[:2], Y[:2]
+    assert [tuple(part.shape) for part in two([x, y], One()).raw] == [(1, 4), (1,)]
+    inner = two([[x, x + 1], y], Two()).raw
+    assert [tuple(part.shape) for part in inner[0]] == [(1, 4), (1, 4)] and inner[1].tolist() == [1]
+    whole = two([[x, x[:, :1]], y], One()).raw  # a model that takes both inputs as one list
+    assert [tuple(part.shape) for part in whole[0]] == [(1, 4), (1, 1)]
+
+
+def test_lists_of_samples_are_picked_wherever_they_are() -> None:
+    """Sequences of different lengths, images of different sizes and names are entries of a list."""
+    ragged = two([[torch.ones(3), torch.ones(5)], Y[:2]], One()).raw
+    assert [len(sample) for sample in ragged[0]] == [5] and ragged[1].tolist() == [1]
+    images = [torch.ones(2, 4, 5), torch.ones(2, 7, 5)]
+    assert [tuple(image.shape) for image in two([images, Y[:2]], One()).raw[0]] == [(2, 7, 5)]
+    named = two({"x": X[:2], "names": ["a", "b"], "label": Y[:2]}, One()).raw
+    assert named["names"] == ["b"] and named["label"].tolist() == [1]
