@@ -20,7 +20,7 @@ class Outcome:
     seed: int
     accepted: tuple[str, ...] = ()
     places: tuple[str, ...] | None = None
-    findings: tuple[tuple[str, str, str, str], ...] = ()  # check, severity, where, says; the likeliest cause first
+    findings: tuple[tuple[str, str, str, str], ...] = ()  # check, severity, where, says; the most likely cause first
     crashed: tuple[str, ...] = ()
     seconds: float = 0.0
     error: str = ""

@@ -12,7 +12,7 @@ from nbdebug.errors import Cancelled, OutOfTime
 
 __all__ = ["CANCELLED", "OUT_OF_TIME", "Control"]
 
-CANCELLED, OUT_OF_TIME = "cancelled by the user", "the time limit was reached"
+CANCELLED, OUT_OF_TIME = "canceled by the user", "the time limit was reached"
 
 Listener = Callable[[float, str], None]
 

@@ -11,7 +11,7 @@ __all__ = ["remedies_page"]
 HEAD = """# Remedies that are tried on a copy
 
 Made by `make docs`. `finding.verify()` tries the remedies of a finding in their order until one verifies,
-`finding.verify(1)` the second one alone, `report.verify()` those of the likeliest cause; for a report read from a
+`finding.verify(1)` the second one alone, `report.verify()` those of the most likely cause; for a report read from a
 file, `nbdebug.verify(finding, model, loader, …)`. Each gives a `Verification`: the verdict, the sentence with its
 numbers, the code that you would write, and both curves. It stays in the report. Nothing is applied to your own
 objects.

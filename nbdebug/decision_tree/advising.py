@@ -51,7 +51,7 @@ def next_step(
     for step, why in (*_answered(said, open_steps), *_explaining(found, open_steps, known)):
         return Next(why, step, question=_question_at(step, said, symptom))
     if any(f.severity == "bug" for f in found):
-        # The likeliest cause may be a suspect that explains the bug; fixing the symptom would not help.
+        # The most likely cause may be a suspect that explains the bug; fixing the symptom would not help.
         return Next("Every check that could explain it has run: fix it, and run again.", mend=found[0])
     if open_steps:
         step, why = open_steps[0]
@@ -100,7 +100,7 @@ def _afterwards(
     """Recommend what is left when all checks have run."""
     alarm = next((f for f in found if f.is_alarm), None)
     if alarm is not None:
-        return Next("Every check has run; this is the likeliest cause. Fix it, and run again.", mend=alarm)
+        return Next("Every check has run; this is the most likely cause. Fix it, and run again.", mend=alarm)
     question = next((q for q in questions(symptom or "unknown") if q.id not in said), None)
     if question is not None:
         return Next("The checks found no problem; only you can answer this.", question=question)

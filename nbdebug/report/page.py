@@ -51,7 +51,7 @@ def as_fragment(report: Report, *, include_samples: bool = False) -> str:
 
 
 def result_fragments(report: Report, *, running: bool = False) -> tuple[str, str]:
-    """Return the report in two pieces, for what may stand between them: the likeliest cause, and everything else.
+    """Return the report in two pieces, for what may stand between them: the most likely cause, and everything else.
 
     While checks are running the second piece is empty, and the first one says that it is not the last word.
     """

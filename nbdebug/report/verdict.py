@@ -1,4 +1,4 @@
-"""One sentence on how a report stands: the likeliest cause, or what passed, and how much of the run it is based on."""
+"""One sentence on how a report stands: the most likely cause, or what passed, and how much of the run it is based on."""
 
 from __future__ import annotations
 
@@ -105,4 +105,4 @@ def _cause(report: Report, so_far: bool) -> str:
     first, others = report.alarms[0], len(report.alarms) - 1
     place = f" at {shortened(clean_text(first.where), 80)}" if first.where else ""
     rest = f", and there {'is' if others == 1 else 'are'} {plural(others, 'more finding')}" if others else ""
-    return f"{'so far ' if so_far else ''}the likeliest cause is {clean_text(first.check)}{place}{rest}."
+    return f"{'so far ' if so_far else ''}the most likely cause is {clean_text(first.check)}{place}{rest}."

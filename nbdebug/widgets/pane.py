@@ -128,7 +128,7 @@ class Pane:
         return "", "", ()
 
     def _show_result(self) -> None:
-        """Show the result of the whole run: the likeliest cause, its fixes, and below them everything else."""
+        """Show the result of the whole run: the most likely cause, its fixes, and below them everything else."""
         report = whole_report(self.session)
         outdated = len(self._stale)
         says = f"{plural(outdated, 'result')} out of date because something changed: run everything again."

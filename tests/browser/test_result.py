@@ -1,4 +1,4 @@
-"""What the wizard says after Run everything, measured in the page: the largest text is the likeliest cause.
+"""What the wizard says after Run everything, measured in the page: the largest text is the most likely cause.
 
 A CNN with `softmax(dim=0)` on the digits, in JupyterLab and Notebook 7, with the tree's own front end and without it.
 """
@@ -94,7 +94,7 @@ def texts(wizard: Locator) -> list[dict[str, Any]]:
 
 
 def sees_the_cause(wizard: Locator) -> None:
-    """The likeliest cause is the one largest text; its evidence, its fix and the fix's button can be seen."""
+    """The most likely cause is the one largest text; its evidence, its fix and the fix's button can be seen."""
     headline = registry.load().checks[CAUSE].title
     expect(wizard.get_by_role("heading", name=headline)).to_be_visible()
     largest, second = texts(wizard)[:2]
@@ -137,7 +137,7 @@ def test_no_step_has_a_headline_that_reads_like_a_verdict(notebook: Notebook) ->
         assert shown[0]["text"] == title and shown[0]["size"] > shown[1]["size"]
         assert not [text for text in shown if VERDICT.search(text["text"])]
         assert next(text["size"] for text in shown if text["text"].startswith("This step: ")) <= 14
-        expect(wizard.get_by_text(re.compile(f"The likeliest cause is {CAUSE}"))).to_be_visible()
+        expect(wizard.get_by_text(re.compile(f"The most likely cause is {CAUSE}"))).to_be_visible()
     keep(notebook, wizard, "step", 1400)
     wizard.get_by_role("button", name="Show result").click()
     sees_the_cause(wizard)

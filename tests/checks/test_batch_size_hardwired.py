@@ -159,14 +159,14 @@ def test_a_state_that_is_kept_is_no_size_in_the_model(buffer: bool, used: bool) 
     if used:
         model(torch.randn(32, 64))
     (calm,) = kept(model, drop_last=True)
-    assert calm.severity == "note" and "keeps hidden between calls" in calm.says and calm.where == "model"
+    assert calm.severity == "note" and "keeps `hidden` between calls" in calm.says and calm.where == "model"
     (found,) = kept(model, drop_last=False)
     assert found.severity == "suspect" and found.evidence["kept between calls"] == ["hidden"]
 
 
 def test_a_state_that_the_loop_may_reset_is_noted_only() -> None:
     (found,) = kept(KeepsAndForgets(), drop_last=False)
-    assert found.severity == "note" and "reset_hidden() may reset it" in found.says
+    assert found.severity == "note" and "`reset_hidden()` may reset it" in found.says
 
 
 def test_a_size_in_a_model_with_state_is_still_found() -> None:
@@ -177,4 +177,4 @@ def test_a_size_in_a_model_with_state_is_still_found() -> None:
             return super().forward(x).view(32, 10)
 
     (found,) = kept(Both(), drop_last=False)
-    assert found.severity == "bug" and "runs with 32 samples but not with" in found.says
+    assert found.severity == "bug" and "runs with batch size 32 but not with" in found.says

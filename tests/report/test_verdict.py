@@ -30,7 +30,7 @@ def test_what_crashed_is_named() -> None:
     assert verdict(Report([], crashes[:1])) == "Nothing could be checked: 1 check crashed (crash-0)."
 
 
-@pytest.mark.parametrize("reason", ["cancelled by the user", "interrupted", "the time limit was reached"])
+@pytest.mark.parametrize("reason", ["canceled by the user", "interrupted", "the time limit was reached"])
 def test_a_run_that_was_stopped_says_so_first(reason: str) -> None:
     stopped = report(NO_LOADER, Result("late", "skipped", reason=reason), not_run=("later",))
     assert verdict(stopped) == (
@@ -39,7 +39,7 @@ def test_a_run_that_was_stopped_says_so_first(reason: str) -> None:
     for form in (as_fragment(stopped), result_fragments(stopped)[0], as_text(stopped, 200)):
         assert "Stopped after 4 of 6 checks" in form
     cause = replace(small(), not_run=("later",), notes=[f"The run was stopped: {reason}."])
-    assert verdict(cause).startswith("Stopped after 15 of 16 checks: so far the likeliest cause is softmax-before-")
+    assert verdict(cause).startswith("Stopped after 15 of 16 checks: so far the most likely cause is softmax-before-")
     assert "Stopped after 15 of 16 checks" in result_fragments(cause)[0]
 
 
@@ -53,7 +53,7 @@ def test_what_was_left_out_is_not_called_inapplicable(reason: str) -> None:
 def test_a_running_one_is_not_the_last_word() -> None:
     assert verdict(report(), running=True) == "Running: no problems found so far."
     answer, rest = result_fragments(small(), running=True)
-    assert "likeliest cause so far" in answer and rest == ""
+    assert "most likely cause so far" in answer and rest == ""
 
 
 def test_a_part_says_what_it_tested_and_nothing_about_the_model() -> None:

@@ -205,7 +205,7 @@ def test_a_stopped_run_shows_the_cause_so_far() -> None:
     order = wizard._every_check()
     stop_after(wizard, order.index(CAUSE) + 1)
     assert headline(wizard) == registry.checks[CAUSE].title
-    assert "Stopped after" in wizard.face.result.value and "likeliest cause so far" in wizard.face.result.value
+    assert "Stopped after" in wizard.face.result.value and "most likely cause so far" in wizard.face.result.value
     wizard.close()
 
 

@@ -71,7 +71,7 @@ class ChainField(nn.Module):
 
 
 def chain_loss(model: Any, batch: Any, loss_fn: Any) -> torch.Tensor:
-    """The chain that is right should be the likeliest."""
+    """The chain that is right should be the most likely."""
     tokens, tags = batch
     return -model.log_likelihood(model(tokens), tags).mean()
 

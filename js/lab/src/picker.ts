@@ -39,7 +39,7 @@ export function missing(candidates: Candidates): string {
   return `There is no ${what} among the variables of this kernel. Run the cells that make them, and try again.`;
 }
 
-/** Four fields, each with what could be meant, the likeliest chosen. */
+/** Four fields, each with what could be meant, the most likely chosen. */
 export class Picker extends Widget implements Dialog.IBodyWidget<Picked> {
   private readonly fields: Record<Role, HTMLSelectElement>;
 
