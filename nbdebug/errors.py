@@ -7,7 +7,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "described", "plainly"]
+__all__ = [
+    "BadInput",
+    "Cancelled",
+    "CopyNotIsolated",
+    "NbdebugError",
+    "NotApplicable",
+    "OutOfTime",
+    "TwinRefused",
+    "described",
+    "plainly",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNCHANGED = "Nothing of yours was changed."
@@ -39,6 +49,10 @@ def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
 
 class TwinRefused(NbdebugError):
     """No copy of the model could be made that experiments may run on."""
+
+
+class CopyNotIsolated(TwinRefused):
+    """The copy of the model uses the model itself, so that no experiment on it would be about the copy."""
 
 
 class NotApplicable(NbdebugError):

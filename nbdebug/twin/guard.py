@@ -23,6 +23,7 @@ from nbdebug.distributed.alone import stand_alone
 from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.holdings import generators_in
 from nbdebug.twin.autocast import leave_autocast, restores_autocast
+from nbdebug.twin.isolation import restores_hooks
 from nbdebug.twin.witness import Witness
 
 __all__ = ["Guard", "guarded", "interrupts_held"]
@@ -127,7 +128,7 @@ class Guard:
                 lambda: _set_filters(filters),
             ]
         )
-        self._undo.extend(restores_autocast())
+        self._undo.extend([*restores_autocast(), *restores_hooks()])
 
 
 @contextmanager
