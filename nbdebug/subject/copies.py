@@ -76,7 +76,8 @@ def _fill(trial: dict[int, Any]) -> None:
     """Rebuild the marked parts without calling their own way of copying."""
     marked = [mark.part for mark in list(trial.values()) if isinstance(mark, _Unfilled)]
     for part in marked:
-        trial[id(part)] = object.__new__(type(part))
+        kind: Any = type(part)
+        trial[id(part)] = kind.__new__(kind)
     for part in marked:
         trial[id(part)].__dict__.update(copy.deepcopy(dict(vars(part)), trial))
 
@@ -137,13 +138,9 @@ def _stand_in(part: Any) -> Any:
 
 def _is_wrapper(part: Any) -> bool:
     """Whether this is an object called like a function, as a library puts around a forward and forbids to pickle."""
-    if not isinstance(vars(type(part)).get("__call__"), types.FunctionType) or not hasattr(part, "__dict__"):
-        return False
-    try:
-        object.__new__(type(part))
-    except TypeError:  # its memory is laid out in C
-        return False
-    return True
+    *kinds, _ = type(part).__mro__
+    is_plain = hasattr(part, "__dict__") and not any("__new__" in vars(kind) for kind in kinds)
+    return is_plain and isinstance(vars(type(part)).get("__call__"), types.FunctionType)
 
 
 def _other_file(file: Any) -> Any:

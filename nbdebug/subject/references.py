@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from nbdebug.subject.holdings import GENERATORS
+from nbdebug.subject.holdings import GENERATORS, holds_nothing
 from nbdebug.subject.provenance import is_users_class, is_users_function, names_used
 
 __all__ = ["CacheWrapper", "fields_of", "has_identity", "has_state", "is_reference", "leads_to", "repoint"]
@@ -116,11 +116,11 @@ def repoint(roots: Iterable[Any], exchange: Callable[[str, Any], Any], is_own: C
     stack = list(roots)
     while stack:
         part = stack.pop()
-        if id(part) in seen or isinstance(part, (torch.Tensor, torch.jit.ScriptModule)):
+        if id(part) in seen or isinstance(part, torch.jit.ScriptModule):
             continue
         seen.add(id(part))
         for name, value, put in _places(part):
-            if value is None or isinstance(value, _ATOMS):
+            if holds_nothing(value) or isinstance(value, (torch.Tensor, *_ATOMS)):
                 continue
             inside = value if isinstance(value, tuple) else (value,)
             stack.extend(item for item in inside if is_own(item) or isinstance(item, nn.Module))
