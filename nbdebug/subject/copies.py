@@ -40,7 +40,9 @@ def careful_copy(
             if tries == _MOST_TRIES - 1 or not _way_round(value, memo, notes, name, stand_ins):
                 raise
             continue
+        kept = trial.pop(id(trial), [])  # deepcopy keeps the originals alive here, or their ids would be used again
         memo.update(trial)
+        memo.setdefault(id(memo), []).extend(kept)
         return twin
     raise AssertionError("unreachable")
 

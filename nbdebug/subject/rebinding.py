@@ -9,9 +9,8 @@ put on a model (a closure or an object around its `forward`) is treated alike, b
 from __future__ import annotations
 
 import types
-import weakref
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +20,16 @@ from torch.utils.data import DataLoader
 from nbdebug.subject.copies import borrowed_loader, careful_copy
 from nbdebug.subject.holdings import holdings_of
 from nbdebug.subject.provenance import is_users_function, methods_of, names_used, writes_outside
-from nbdebug.subject.references import CacheWrapper, fields_of, has_identity, has_state, is_reference, leads_to, repoint
+from nbdebug.subject.references import (
+    attributes_of,
+    fields_of,
+    has_identity,
+    has_state,
+    is_reference,
+    leads_to,
+    rebuilt_reference,
+    repoint,
+)
 
 __all__ = ["Rebinder"]
 
@@ -43,6 +51,7 @@ class Rebinder:
         self._overrides: dict[type, dict[str, Any]] = {}
         self._needed: set[int] = set()  # the functions that would reach something live if they were left alone
         self._reached: list[str] = []
+        self._kept: list[Any] = []  # alive, because they are known by their ids
 
     def rebound(self, function: Any) -> tuple[Any, list[str]]:
         """Give the function with live objects exchanged, and the names of the user's things that it reached for."""
@@ -58,18 +67,18 @@ class Rebinder:
             return value
         if id(value) in self.memo and not is_bound:
             if self.memo[id(value)] is value:  # shared with the copy, because it cannot be copied or is data
-                return self._shell(value, depth)
+                return self._shell(name, value, depth)
             if id(value) in self._live:
                 self._reached.append(name)
             return self.memo[id(value)]
         if isinstance(value, types.FunctionType):
             return self._function(value, depth)
         if is_reference(value):
-            return self._reference(name, value, depth)
+            return rebuilt_reference(name, value, lambda n, part: self.exchanged(n, part, depth), self.memo)
         if isinstance(value, DataLoader):  # iterated as it is, it would reset the user's workers or move a generator
             self.memo[id(value)] = borrowed_loader(value)
             return self.memo[id(value)]
-        return self._copied(name, value) if has_state(value) else self._shell(value, depth)
+        return self._copied(name, value) if has_state(value) else self._shell(name, value, depth)
 
     def repoint(self, *roots: Any) -> None:
         """Exchange what these copies hold and copying has left as it was: functions, methods, partials, references."""
@@ -79,7 +88,7 @@ class Rebinder:
         if isinstance(value, types.MethodType):
             new = self.exchanged(name, value)
             return new if new.__self__ is not value.__self__ or id(new.__func__) in self._needed else value
-        return self.exchanged(name, value) if is_reference(value) else self._shell(value, _DEEP)
+        return self.exchanged(name, value) if is_reference(value) else self._shell(name, value, _DEEP)
 
     def overrides(self, kind: type) -> dict[str, Any]:
         """Give those methods of a user's class that reach for live objects, rebound."""
@@ -110,7 +119,7 @@ class Rebinder:
         twin.__defaults__ = self._defaults(live.__defaults__, depth)
         kept = live.__kwdefaults__ or {}
         twin.__kwdefaults__ = {name: self.exchanged(name, value, depth) for name, value in kept.items()} or None
-        twin.__dict__.update(self._attributes(live, depth))
+        twin.__dict__.update(attributes_of(live, lambda name, part: self.exchanged(name, part, depth)))
         twin.__module__, twin.__qualname__, twin.__doc__ = live.__module__, live.__qualname__, live.__doc__
         if self._differs(live, twin):
             self._needed.add(id(twin))
@@ -161,42 +170,7 @@ class Rebinder:
     def _defaults(self, values: tuple[Any, ...] | None, depth: int) -> tuple[Any, ...] | None:
         return None if values is None else tuple(self.exchanged("", value, depth) for value in values)
 
-    def _reference(self, name: str, value: Any, depth: int) -> Any:
-        """Make the same reference to copies; the very same one where nothing in it is live."""
-        if isinstance(value, partial):
-            return self._partial(value, depth)
-        if isinstance(value, tuple):
-            parts = [self.exchanged(name, part, depth) for part in value]
-            is_same = all(a is b for a, b in zip(value, parts, strict=True))
-            return value if is_same else type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        if isinstance(value, weakref.ref):
-            twin = self.memo.get(id(value()))
-            return weakref.ref(twin) if twin is not None and type(value) is weakref.ref else value
-        if isinstance(value, CacheWrapper):
-            wrapped = self.exchanged(name, value.__wrapped__, depth)
-            return value if wrapped is value.__wrapped__ else lru_cache(**value.cache_parameters())(wrapped)
-        owner = self.exchanged(name or value.__name__, value.__self__, depth)
-        if isinstance(value, types.BuiltinFunctionType):
-            return value if owner is value.__self__ else getattr(owner, value.__name__)
-        function = self.exchanged("", value.__func__, depth)
-        is_same = owner is value.__self__ and function is value.__func__
-        return value if is_same else types.MethodType(function, owner)
-
-    def _partial(self, value: partial[Any], depth: int) -> Any:
-        function, *args = (self.exchanged("", part, depth) for part in (value.func, *value.args))
-        keywords = {name: self.exchanged(name, part, depth) for name, part in value.keywords.items()}
-        old, new = (value.func, *value.args, *value.keywords.values()), (function, *args, *keywords.values())
-        if all(a is b for a, b in zip(old, new, strict=True)):
-            return value
-        twin = partial(function, *args, **keywords)
-        twin.__dict__.update(self._attributes(value, depth))
-        return twin
-
-    def _attributes(self, live: Any, depth: int) -> dict[str, Any]:
-        """Give what was set on a function or partial, such as `__wrapped__`."""
-        return {k: self.exchanged("", v, depth) if is_reference(v) else v for k, v in vars(live).items()}
-
-    def _shell(self, value: Any, depth: int) -> Any:
+    def _shell(self, name: str, value: Any, depth: int) -> Any:
         """Make an object of a library again around copies of the live things that it leads to; else leave it."""
         if not (fields := fields_of(value)) or not self._leads(value):
             return value
@@ -205,9 +179,27 @@ class Rebinder:
         except TypeError:  # a kind of container, or written in C
             return value
         self.memo[id(value)] = twin
+        self._kept.append(value)
         self._twins.add(id(twin))
-        for name, part in fields:
-            object.__setattr__(twin, name, self.exchanged(name, part, depth))
+        for field, part in fields:
+            new = self._field(name, part, depth)
+            if field in getattr(value, "__dict__", {}):
+                vars(twin)[field] = new  # past properties and checks of its own
+            else:
+                object.__setattr__(twin, field, new)
+        return twin
+
+    def _field(self, name: str, part: Any, depth: int) -> Any:
+        """Give what a rebuilt object holds; lists and dicts are rebuilt as well, because copying them may fail."""
+        if id(part) in self.memo or type(part) not in (list, dict) or not self._leads(part):
+            return self.exchanged(name, part, depth)
+        twin = self.memo[id(part)] = type(part)()
+        self._kept.append(part)
+        self._twins.add(id(twin))
+        if isinstance(part, dict):
+            twin.update({key: self._field(name, item, depth) for key, item in part.items()})
+        else:
+            twin.extend(self._field(name, item, depth) for item in part)
         return twin
 
     def _leads(self, value: Any) -> bool:
@@ -235,6 +227,7 @@ class Rebinder:
                 f"Your {name} ({type(value).__name__}) cannot be copied; what the experiments do with it stays."
             )
             return value
+        self._kept.append(memo.pop(id(memo), None))
         self.memo.update(memo)
         self.memo[id(value)] = twin
         self._twins.add(id(twin))

@@ -7,7 +7,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import _lru_cache_wrapper, partial
+from functools import _lru_cache_wrapper, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,19 @@ from torch.utils.data import DataLoader, Dataset
 from nbdebug.subject.holdings import GENERATORS, holds_nothing
 from nbdebug.subject.provenance import is_users_class, is_users_function, names_used
 
-__all__ = ["CacheWrapper", "fields_of", "has_identity", "has_state", "is_reference", "leads_to", "repoint"]
+__all__ = [
+    "attributes_of",
+    "fields_of",
+    "has_identity",
+    "has_state",
+    "is_reference",
+    "leads_to",
+    "rebuilt_reference",
+    "repoint",
+]
 
-CacheWrapper = _lru_cache_wrapper
-_REFERENCES = (types.FunctionType, types.MethodType, partial, weakref.ref, CacheWrapper)
+Exchange = Callable[[str, Any], Any]
+_REFERENCES = (types.FunctionType, types.MethodType, partial, weakref.ref, _lru_cache_wrapper)
 _CONTAINERS = (list, dict, set, bytearray, deque)
 _ATOMS = (
     str, bytes, int, float, complex, type, types.ModuleType, torch.dtype, torch.device, torch.Size, range,
@@ -71,7 +80,7 @@ def _held_by(value: Any) -> Iterable[Any]:
         return (value.func, *value.args, *value.keywords.values())
     if isinstance(value, weakref.ref):
         return (value(),)
-    if isinstance(value, CacheWrapper):
+    if isinstance(value, _lru_cache_wrapper):
         return (value.__wrapped__,)
     if isinstance(value, dict):
         return list(value.values())[:_ITEMS]
@@ -110,7 +119,45 @@ def leads_to(root: Any, is_wanted: Callable[[Any], bool], is_known: Callable[[An
     return False
 
 
-def repoint(roots: Iterable[Any], exchange: Callable[[str, Any], Any], is_own: Callable[[Any], bool]) -> None:
+def rebuilt_reference(name: str, value: Any, exchange: Exchange, memo: dict[int, Any]) -> Any:
+    """Return the same reference to what the parts are exchanged for; the very same one where no part is another."""
+    if isinstance(value, partial):
+        return _rebuilt_partial(value, exchange)
+    if isinstance(value, tuple):
+        parts = [exchange(name, part) for part in value]
+        is_same = all(a is b for a, b in zip(value, parts, strict=True))
+        return value if is_same else type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, weakref.ref):
+        twin = memo.get(id(value()))
+        return weakref.ref(twin) if twin is not None and type(value) is weakref.ref else value
+    if isinstance(value, _lru_cache_wrapper):
+        wrapped = exchange(name, value.__wrapped__)
+        return value if wrapped is value.__wrapped__ else lru_cache(**value.cache_parameters())(wrapped)
+    owner = exchange(name or value.__name__, value.__self__)
+    if isinstance(value, types.BuiltinFunctionType):
+        return value if owner is value.__self__ else getattr(owner, value.__name__)
+    function = exchange("", value.__func__)
+    is_same = owner is value.__self__ and function is value.__func__
+    return value if is_same else types.MethodType(function, owner)
+
+
+def _rebuilt_partial(value: partial[Any], exchange: Exchange) -> Any:
+    function, *args = (exchange("", part) for part in (value.func, *value.args))
+    keywords = {name: exchange(name, part) for name, part in value.keywords.items()}
+    old, new = (value.func, *value.args, *value.keywords.values()), (function, *args, *keywords.values())
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return value
+    twin = partial(function, *args, **keywords)
+    twin.__dict__.update(attributes_of(value, exchange))
+    return twin
+
+
+def attributes_of(live: Any, exchange: Exchange) -> dict[str, Any]:
+    """Return what was set on a function or partial, such as `__wrapped__`, for its copy."""
+    return {name: exchange("", value) if is_reference(value) else value for name, value in vars(live).items()}
+
+
+def repoint(roots: Iterable[Any], exchange: Exchange, is_own: Callable[[Any], bool]) -> None:
     """Walk through what copying has made, and exchange every reference in it for what a copy may hold."""
     seen: set[int] = set()
     stack = list(roots)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,9 @@ import nbdebug
 from nbdebug.control import Control
 from nbdebug.errors import TwinRefused
 from nbdebug.subject import Subject, unwrap
+from nbdebug.subject.copies import careful_copy
 from nbdebug.twin import Twin, make_twin
+from nbdebug.twin.guard import guarded
 from tests.trust.fingerprint import difference, fingerprint
 
 INPUTS = torch.randn(512, 20, generator=torch.Generator().manual_seed(0))
@@ -361,3 +366,87 @@ def test_nothing_is_left_of_the_watch() -> None:
     assert_runs_its_own_weights(made(Net))
     assert dict(nn.modules.module._global_forward_pre_hooks) == hooks
     assert torch._C._len_torch_function_stack() == modes
+
+
+def test_a_model_that_trains_in_another_thread_is_no_leak() -> None:
+    setup = made(Net)
+    twin = make_twin(Subject(**setup), Control())
+
+    def also_trained(module: nn.Module, args: Any) -> None:
+        thread = threading.Thread(target=setup["model"], args=(INPUTS[:2],))
+        thread.start()
+        thread.join()
+
+    twin.model.register_forward_pre_hook(also_trained)
+    twin.forward(twin.batch())
+    assert twin.subject.isolation == {"a forward pass": ""}
+
+
+def test_two_interrupts_while_it_watches() -> None:
+    """Neither the global hook nor the mode outlives the experiment, at whatever line Ctrl-C is pressed twice."""
+    setup = made(Net)
+    hooks, modes = dict(nn.modules.module._global_forward_pre_hooks), torch._C._len_torch_function_stack()
+    for at in range(1, 200):
+        pressing = Pressing(at)
+        twin = make_twin(Subject(**setup), Control())
+        batch = twin.batch()
+        traced = sys.gettrace()
+        sys.settrace(pressing.trace)
+        try:
+            with suppress(KeyboardInterrupt):
+                guarded(lambda twin=twin, batch=batch: twin.forward(batch), (), twin.control)
+        finally:
+            sys.settrace(traced)
+        assert dict(nn.modules.module._global_forward_pre_hooks) == hooks, f"line {at}"
+        assert torch._C._len_torch_function_stack() == modes, f"line {at}"
+        if pressing.seen < at:
+            break
+    assert at > 20
+
+
+class Pressing:
+    """Presses Ctrl-C twice at the n-th line of the watch, and of torch's own code that turns a mode on or off."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.seen = at, 0
+
+    def trace(self, frame: Any, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(("twin/isolation.py", "torch/overrides.py", "utils/hooks.py")):
+            return None
+        if event == "line":
+            self.seen += 1
+            if self.seen == self.at:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+        return self.trace
+
+
+def test_accelerate_in_a_training_step() -> None:
+    """The step names the accelerator, which holds the model; the copy gets an accelerator of its own."""
+    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+    setup = made(Net)
+    names = ("model", "optimizer", "loader")
+    setup |= dict(zip(names, accelerator.prepare(*(setup[name] for name in names)), strict=True))
+    model, optimizer = setup["model"], setup["optimizer"]
+
+    def step(_: Any, batch: Any, loss_fn: Any, __: Any) -> torch.Tensor:
+        with accelerator.accumulate(model):
+            optimizer.zero_grad()
+            loss: torch.Tensor = loss_fn(model(batch[0]), batch[1])
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        return loss
+
+    before = fingerprint(model, optimizer.optimizer)
+    assert_sound(setup | {"train_step": step})
+    assert not difference(before, fingerprint(model, optimizer.optimizer))
+    assert accelerator.step == 0 and accelerator._models == [model]
+
+
+def test_ids_in_a_memo_are_never_used_again() -> None:
+    """What copying knows by its id has to stay alive; the list that keeps it so is known by the memo's own id."""
+    memo: dict[int, Any] = {}
+    careful_copy([nn.Linear(2, 2), [1]], memo, [])
+    lists = [key for key, value in memo.items() if isinstance(value, list) and any(id(v) in memo for v in value)]
+    assert lists == [id(memo)]
