@@ -7,7 +7,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-__all__ = ["BadInput", "Cancelled", "NbdebugError", "NotApplicable", "OutOfTime", "TwinRefused", "described", "plainly"]
+__all__ = [
+    "BadInput",
+    "Cancelled",
+    "CopyNotIsolated",
+    "NbdebugError",
+    "NotApplicable",
+    "OutOfTime",
+    "TwinRefused",
+    "described",
+    "plainly",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 UNCHANGED = "Your model, data and variables are unchanged."
@@ -39,6 +49,10 @@ def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
 
 class TwinRefused(NbdebugError):
     """The model cannot be copied for experiments."""
+
+
+class CopyNotIsolated(TwinRefused):
+    """The copy of the model uses the model itself, so that no experiment on it would be about the copy."""
 
 
 class NotApplicable(NbdebugError):

@@ -9,13 +9,14 @@ from typing import Any
 
 from nbdebug.control import Control
 from nbdebug.decision_tree import checked_answer, checked_answers, find_symptom
-from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime, TwinRefused, described
+from nbdebug.errors import BadInput, Cancelled, CopyNotIsolated, NotApplicable, OutOfTime, TwinRefused, described
 from nbdebug.evidence import TrialRun
 from nbdebug.finding import INTERRUPTED, LEFT_OUT, UNDECIDED, Finding, Result, Status
 from nbdebug.journal import Event, Journal
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
+from nbdebug.twin.isolation import refuse_leaking
 from nbdebug.twin.witness import Witness
 
 __all__ = ["LEFT_OUT", "STOPPED", "Missing", "Session"]
@@ -198,6 +199,9 @@ class Session:
             return guarded(lambda: self._run_probe(spec, needs), live, self.control, seed=self.seed, witness=witness)
         except NotApplicable as why:
             return Missing("skipped", str(why))
+        except CopyNotIsolated as leak:
+            self.journal.note(f"{leak} What needs no copy was judged all the same.")
+            return Missing("skipped", str(leak).splitlines()[0])
         except (Cancelled, BadInput, TwinRefused):
             raise
         except OutOfTime:
@@ -232,7 +236,11 @@ class Session:
                 needs[name] = make_twin(self.subject, self.control)
                 for note in needs[name].notes:
                     self.journal.note(note)
-        return spec.function(**needs)
+        try:
+            return spec.function(**needs)
+        finally:
+            if any(need.kind is Twin for need in spec.needs.values()) and not self.control.interrupted.is_set():
+                refuse_leaking(self.subject)  # whatever the probe made of a run that was ended
 
 
 def _signed(finding: Any, spec: CheckSpec) -> Finding:

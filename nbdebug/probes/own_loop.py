@@ -102,10 +102,13 @@ class _Notes:
         self._tokens: list[weakref.ref[_Token]] = []
         self._stepped_since_backward = False
         self._clear()
+        optimizer = twin.optimizer
+        while not hasattr(optimizer, "_optimizer_step_pre_hooks") and hasattr(optimizer, "optimizer"):
+            optimizer = optimizer.optimizer  # a wrapper, as accelerate makes one, has no hooks of its own
         self._handles: list[Any] = [
             twin.model.register_forward_hook(self._after_forward),
-            twin.optimizer.register_step_pre_hook(self._before_step),
-            twin.optimizer.register_step_post_hook(self._after_step),
+            optimizer.register_step_pre_hook(self._before_step),
+            optimizer.register_step_post_hook(self._after_step),
             *(p.register_post_accumulate_grad_hook(self._accumulated) for p in self.held if p.requires_grad),
         ]
 

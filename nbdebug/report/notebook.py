@@ -165,9 +165,9 @@ def _words(card: Card, link: Link, *, level: str = "###", explained_by: str = ""
     finding = card.finding
     place = f" at {md.code(finding.where)}" if finding.where else ""
     follows = f", explained by {md.code(explained_by)}" if explained_by else ""
-    most likely = ", the most likely root cause" if level == "#" else follows
+    likeliest = ", the most likely root cause" if level == "#" else follows
     yield f"{level} {md.prose(card.headline, 200)}"
-    yield f"**{finding.severity}** {md.code(finding.check)}{place}{most likely}"
+    yield f"**{finding.severity}** {md.code(finding.check)}{place}{likeliest}"
     yield md.prose(finding.says)
     yield md.made_in(card.place, link(card.place))
     if card.symptoms:

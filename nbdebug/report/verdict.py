@@ -1,4 +1,4 @@
-"""One sentence on how a report stands: the most likely cause, or what passed, and how much of the run it is based on."""
+"""One sentence on how a report stands: the most likely cause, or what passed, and how much of the run that covers."""
 
 from __future__ import annotations
 

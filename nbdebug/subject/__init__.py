@@ -66,6 +66,7 @@ class Subject:
         self.whole_batches = False  # found out by the first run: the model takes no part of a batch
         self.meeting: Any = None  # of the processes of a distributed training, with what this one said there
         self.meeting_facts: Any = None
+        self.isolation: dict[str, str] = {}  # what was run on a copy, and how that reached the model itself, if it did
         self._reading: Reading | None = None
         self._drawn: list[Batch] = []
         self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every twin that is made of it

@@ -40,7 +40,9 @@ def careful_copy(
             if tries == _MOST_TRIES - 1 or not _way_round(value, memo, notes, name, stand_ins):
                 raise
             continue
+        kept = trial.pop(id(trial), [])  # deepcopy keeps the originals alive here, or their ids would be used again
         memo.update(trial)
+        memo.setdefault(id(memo), []).extend(kept)
         return twin
     raise AssertionError("unreachable")
 
@@ -66,19 +68,20 @@ def _way_round(
 
 
 class _Unfilled:
-    """Marks in a memo a module whose own `__deepcopy__` fails, and which is rebuilt attribute by attribute."""
+    """Marks in a memo a module or wrapper whose own way of copying fails; it is rebuilt attribute by attribute."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    def __init__(self, part: Any) -> None:
+        self.part = part
 
 
 def _fill(trial: dict[int, Any]) -> None:
-    """Rebuild the marked modules without calling their own way of copying."""
-    marked = [mark.module for mark in list(trial.values()) if isinstance(mark, _Unfilled)]
-    for module in marked:
-        trial[id(module)] = type(module).__new__(type(module))
-    for module in marked:
-        trial[id(module)].__dict__.update(copy.deepcopy(dict(vars(module)), trial))
+    """Rebuild the marked parts without calling their own way of copying."""
+    marked = [mark.part for mark in list(trial.values()) if isinstance(mark, _Unfilled)]
+    for part in marked:
+        kind: Any = type(part)
+        trial[id(part)] = kind.__new__(kind)
+    for part in marked:
+        trial[id(part)].__dict__.update(copy.deepcopy(dict(vars(part)), trial))
 
 
 _Places = list[tuple[str, Any]]
@@ -130,9 +133,16 @@ def _stand_in(part: Any) -> Any:
         return type(part)() if type(part) is not type(threading.Lock()) else threading.Lock()
     if isinstance(part, io.IOBase):
         return _other_file(part)
-    if isinstance(part, nn.Module) and not isinstance(part, torch.jit.ScriptModule):
+    if _is_wrapper(part) or (isinstance(part, nn.Module) and not isinstance(part, torch.jit.ScriptModule)):
         return _Unfilled(part)
     return part
+
+
+def _is_wrapper(part: Any) -> bool:
+    """Whether this is an object called like a function, as a library puts around a forward and forbids to pickle."""
+    *kinds, _ = type(part).__mro__
+    is_plain = hasattr(part, "__dict__") and not any("__new__" in vars(kind) for kind in kinds)
+    return is_plain and isinstance(vars(type(part)).get("__call__"), types.FunctionType)
 
 
 def _other_file(file: Any) -> Any:

@@ -24,6 +24,7 @@ __all__ = [
     "generators_in",
     "heavy_parts",
     "holdings_of",
+    "holds_nothing",
     "human_bytes",
     "parts_in",
 ]
@@ -122,7 +123,7 @@ _PLAIN = frozenset((type(None), bool, int, float))
 _CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set))
 
 
-def _holds_nothing(part: Any) -> bool:
+def holds_nothing(part: Any) -> bool:
     """Whether a part is a plain value or empty, as most of what a module holds is: not worth a visit."""
     kind = type(part)
     return kind in _PLAIN or (kind in _CONTAINERS and not part)
@@ -139,7 +140,7 @@ def _walk(roots: list[Any]) -> Iterator[tuple[Any, int]]:
         seen.add(id(part))
         yield part, weight
         if depth < _DEPTH:
-            stack.extend((inner, w, depth + 1) for inner, w in _inside(part, weight) if not _holds_nothing(inner))
+            stack.extend((inner, w, depth + 1) for inner, w in _inside(part, weight) if not holds_nothing(inner))
 
 
 def _inside(part: Any, weight: int) -> list[tuple[Any, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["is_loss", "is_users_class", "is_users_function", "methods_of", "names_used"]
+__all__ = ["is_loss", "is_users_class", "is_users_function", "methods_of", "names_used", "writes_outside"]
 
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -23,7 +25,9 @@ def _library_folders() -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _is_library_file(filename: str) -> bool:
-    return filename.startswith(_library_folders()) or filename.startswith("<frozen")
+    if filename.startswith(_library_folders()) or filename.startswith("<frozen"):
+        return True
+    return not _INSTALLED.isdisjoint(Path(filename).parts)  # of another environment that is used by this one
 
 
 def is_users_function(function: Any) -> bool:
@@ -63,3 +67,14 @@ def names_used(code: CodeType) -> set[str]:
         if isinstance(const, CodeType):
             names |= names_used(const)
     return names
+
+
+def writes_outside(code: CodeType, *, is_global: bool = True) -> bool:
+    """Whether a function rebinds a name that is not its own: by `nonlocal`, or by `global` unless that is left out."""
+    for step in dis.get_instructions(code):
+        if is_global and step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            return True
+        if step.opname == "STORE_DEREF" and step.argval in code.co_freevars:
+            return True
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return any(writes_outside(const, is_global=is_global) for const in inner)

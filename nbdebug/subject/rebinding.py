@@ -2,38 +2,40 @@
 
 A loss or a training step written in a notebook often names the global `model` rather than its argument, appends to a
 global list or steps a global GradScaler. Run as it is, it would change the user's objects; so its globals, its closure
-and its defaults are looked through, and every object in them that has a state is exchanged for a copy.
+and its defaults are looked through, and every object in them that has a state is exchanged for a copy. What a library
+put on a model (a closure or an object around its `forward`) is treated alike, but for the library's own globals.
 """
 
 from __future__ import annotations
 
-import collections
-import dis
 import types
-import weakref
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from nbdebug.subject.copies import borrowed_loader, careful_copy
-from nbdebug.subject.holdings import GENERATORS, holdings_of
-from nbdebug.subject.provenance import is_users_class, is_users_function, methods_of, names_used
+from nbdebug.subject.holdings import holdings_of
+from nbdebug.subject.provenance import is_users_function, methods_of, names_used, writes_outside
+from nbdebug.subject.references import (
+    attributes_of,
+    fields_of,
+    has_identity,
+    has_state,
+    is_reference,
+    leads_to,
+    rebuilt_reference,
+    repoint,
+)
 
 __all__ = ["Rebinder"]
 
-_DEEP = 4  # functions that call functions: how far they are followed
+_DEEP = 4  # functions that call functions by their names: how far they are followed
 _COPY_AT_MOST_BYTES = 64_000_000
 _COPY_AT_MOST_OBJECTS = 50_000
-_CONTAINERS = (list, dict, set, bytearray, collections.deque)
-_ATOMS = (
-    str, bytes, int, float, complex, type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device,
-    torch.Size, range,
-)  # fmt: skip
 
 
 class Rebinder:
@@ -41,14 +43,15 @@ class Rebinder:
 
     def __init__(self, memo: dict[int, Any], notes: list[str]) -> None:
         self.memo, self.notes = memo, notes
-        self._twins = {id(twin) for twin in memo.values()}
-        self._live = {key for key, twin in memo.items() if _has_identity(twin)}
+        self._twins = {id(twin) for key, twin in memo.items() if id(twin) != key}
+        self._live = {key for key, twin in memo.items() if has_identity(twin)}
         self._spaces: dict[int, dict[str, Any]] = {}
         self._looked_up: set[tuple[int, str]] = set()
         self._cells: dict[int, Any] = {}
         self._overrides: dict[type, dict[str, Any]] = {}
         self._needed: set[int] = set()  # the functions that would reach something live if they were left alone
         self._reached: list[str] = []
+        self._kept: list[Any] = []  # alive, because they are known by their ids
 
     def rebound(self, function: Any) -> tuple[Any, list[str]]:
         """Give the function with live objects exchanged, and the names of the user's things that it reached for."""
@@ -58,27 +61,34 @@ class Rebinder:
 
     def exchanged(self, name: str, value: Any, depth: int = _DEEP) -> Any:
         """Give what a function on the copy may have under this name."""
-        if id(value) in self._twins or not _has_identity(value):
+        # These are copied by deepcopy, but not the functions in them.
+        is_bound = isinstance(value, (types.MethodType, partial)) or (isinstance(value, tuple) and is_reference(value))
+        if not has_identity(value) or (id(value) in self._twins and not is_bound):
             return value
-        if id(value) in self.memo:
-            if id(value) in self._live and self.memo[id(value)] is not value:
+        if id(value) in self.memo and not is_bound:
+            if self.memo[id(value)] is value:  # shared with the copy, because it cannot be copied or is data
+                return self._shell(name, value, depth)
+            if id(value) in self._live:
                 self._reached.append(name)
             return self.memo[id(value)]
         if isinstance(value, types.FunctionType):
             return self._function(value, depth)
-        if isinstance(value, types.MethodType):
-            owner = self.exchanged(name or value.__name__, value.__self__, depth)
-            function = self.exchanged("", value.__func__, depth)
-            is_same = owner is value.__self__ and function is value.__func__
-            return value if is_same else types.MethodType(function, owner)
-        if isinstance(value, partial):
-            return self._partial(value, depth)
-        if isinstance(value, weakref.ref):
-            return self._reference(value)
+        if is_reference(value):
+            return rebuilt_reference(name, value, lambda n, part: self.exchanged(n, part, depth), self.memo)
         if isinstance(value, DataLoader):  # iterated as it is, it would reset the user's workers or move a generator
             self.memo[id(value)] = borrowed_loader(value)
             return self.memo[id(value)]
-        return self._copied(name, value)
+        return self._copied(name, value) if has_state(value) else self._shell(name, value, depth)
+
+    def repoint(self, *roots: Any) -> None:
+        """Exchange what these copies hold and copying has left as it was: functions, methods, partials, references."""
+        repoint(roots, self._repointed, lambda part: id(part) in self._twins and self.memo.get(id(part)) is not part)
+
+    def _repointed(self, name: str, value: Any) -> Any:
+        if isinstance(value, types.MethodType):
+            new = self.exchanged(name, value)
+            return new if new.__self__ is not value.__self__ or id(new.__func__) in self._needed else value
+        return self.exchanged(name, value) if is_reference(value) else self._shell(name, value, _DEEP)
 
     def overrides(self, kind: type) -> dict[str, Any]:
         """Give those methods of a user's class that reach for live objects, rebound."""
@@ -93,22 +103,23 @@ class Rebinder:
         return self._overrides[kind]
 
     def _function(self, live: types.FunctionType, depth: int) -> Any:
-        if depth == 0 or not is_users_function(live):
+        is_users = is_users_function(live)
+        if depth == 0 if is_users else not (self._leads(live) or _keeps_count(live)):
             return live
+        space = self._space(live) if is_users else live.__globals__
         cells = [(old, self._cell(old)) for old in live.__closure__ or ()]
-        twin = types.FunctionType(
-            live.__code__, self._space(live), live.__name__, None, tuple(new for _, (new, _) in cells)
-        )
+        twin = types.FunctionType(live.__code__, space, live.__name__, None, tuple(new for _, (new, _) in cells))
         self.memo[id(live)] = twin
         self._twins.add(id(twin))
         for name, (old, (new, is_first)) in zip(live.__code__.co_freevars, cells, strict=True):
             if is_first:
                 self._fill_cell(name, old, new, depth)
-        self._look_up_globals(live, depth)
+        if is_users:
+            self._look_up_globals(live, depth)
         twin.__defaults__ = self._defaults(live.__defaults__, depth)
         kept = live.__kwdefaults__ or {}
-        twin.__kwdefaults__ = {name: self.exchanged(name, value, depth - 1) for name, value in kept.items()} or None
-        twin.__dict__.update(live.__dict__)
+        twin.__kwdefaults__ = {name: self.exchanged(name, value, depth) for name, value in kept.items()} or None
+        twin.__dict__.update(attributes_of(live, lambda name, part: self.exchanged(name, part, depth)))
         twin.__module__, twin.__qualname__, twin.__doc__ = live.__module__, live.__qualname__, live.__doc__
         if self._differs(live, twin):
             self._needed.add(id(twin))
@@ -116,7 +127,7 @@ class Rebinder:
 
     def _differs(self, live: types.FunctionType, twin: types.FunctionType) -> bool:
         """Whether a function could reach or change something live, so that it cannot stay what it is."""
-        if _writes_outside(live.__code__):
+        if writes_outside(live.__code__):
             return True
         before, after = live.__globals__, twin.__globals__
         pairs = [(before[name], after[name]) for name in names_used(live.__code__) if name in before]
@@ -142,7 +153,7 @@ class Rebinder:
             value = old.cell_contents
         except ValueError:  # the user's cell is not filled either
             return
-        new.cell_contents = self.exchanged(name, value, depth - 1)
+        new.cell_contents = self.exchanged(name, value, depth)
 
     def _space(self, live: types.FunctionType) -> dict[str, Any]:
         """Give the new globals: one for all functions of a module, so that what one writes the others read."""
@@ -157,24 +168,51 @@ class Rebinder:
                 self._spaces[id(space)][name] = self.exchanged(name, space[name], depth - 1)
 
     def _defaults(self, values: tuple[Any, ...] | None, depth: int) -> tuple[Any, ...] | None:
-        return None if values is None else tuple(self.exchanged("", value, depth - 1) for value in values)
+        return None if values is None else tuple(self.exchanged("", value, depth) for value in values)
 
-    def _partial(self, value: partial[Any], depth: int) -> Any:
-        function = self.exchanged("", value.func, depth - 1) if depth else value.func
-        args = [self.exchanged("", part, depth - 1) for part in value.args]
-        keywords = {name: self.exchanged(name, part, depth - 1) for name, part in value.keywords.items()}
-        old, new = (value.func, *value.args, *value.keywords.values()), (function, *args, *keywords.values())
-        is_same = all(a is b for a, b in zip(old, new, strict=True))
-        return value if is_same else partial(function, *args, **keywords)
+    def _shell(self, name: str, value: Any, depth: int) -> Any:
+        """Make an object of a library again around copies of the live things that it leads to; else leave it."""
+        if not (fields := fields_of(value)) or not self._leads(value):
+            return value
+        try:
+            twin = object.__new__(type(value))  # copying by its own rules may be forbidden, as for pickling
+        except TypeError:  # a kind of container, or written in C
+            return value
+        self.memo[id(value)] = twin
+        self._kept.append(value)
+        self._twins.add(id(twin))
+        for field, part in fields:
+            new = self._field(name, part, depth)
+            if field in getattr(value, "__dict__", {}):
+                vars(twin)[field] = new  # past properties and checks of its own
+            else:
+                object.__setattr__(twin, field, new)
+        return twin
 
-    def _reference(self, value: weakref.ref[Any]) -> Any:
-        twin = self.memo.get(id(value()))
-        return weakref.ref(twin) if twin is not None else value
+    def _field(self, name: str, part: Any, depth: int) -> Any:
+        """Give what a rebuilt object holds; lists and dicts are rebuilt as well, because copying them may fail."""
+        if id(part) in self.memo or type(part) not in (list, dict) or not self._leads(part):
+            return self.exchanged(name, part, depth)
+        twin = self.memo[id(part)] = type(part)()
+        self._kept.append(part)
+        self._twins.add(id(twin))
+        if isinstance(part, dict):
+            twin.update({key: self._field(name, item, depth) for key, item in part.items()})
+        else:
+            twin.extend(self._field(name, item, depth) for item in part)
+        return twin
+
+    def _leads(self, value: Any) -> bool:
+        """Whether an object would let a copy reach something live, or something with a state that is not copied yet."""
+        return leads_to(value, self._is_live, lambda part: id(part) in self._twins)
+
+    def _is_live(self, value: Any) -> bool:
+        if id(value) in self.memo:
+            return id(value) in self._live and self.memo[id(value)] is not value
+        return isinstance(value, (nn.Module, torch.autocast)) and id(value) not in self._twins
 
     def _copied(self, name: str, value: Any) -> Any:
-        """Copy what has a state that the function could change; leave what belongs to a library, and say so."""
-        if not _has_state(value):
-            return value
+        """Copy what has a state that the function could change; leave what cannot be copied, and say so."""
         held = holdings_of(value)
         if held.size > _COPY_AT_MOST_BYTES or held.objects > _COPY_AT_MOST_OBJECTS:
             self.notes.append(f"Your {name} ({held}) is too large to copy; the original is used.")
@@ -189,9 +227,12 @@ class Rebinder:
                 f"Your {name} ({type(value).__name__}) cannot be copied; changes that experiments make to it remain."
             )
             return value
+        self._kept.append(memo.pop(id(memo), None))
         self.memo.update(memo)
         self.memo[id(value)] = twin
         self._twins.add(id(twin))
+        self._twins.update(id(part) for key, part in memo.items() if id(part) != key)
+        self.repoint(twin)
         return twin
 
 
@@ -199,30 +240,6 @@ def _says(label: str, names: list[str]) -> str:
     return f"{label} uses your own {', '.join(names)}; on the copy it gets the copy's."
 
 
-def _has_identity(value: Any) -> bool:
-    """Whether an object could be one and not another; numbers, texts, classes and modules of code are all alike."""
-    return value is not None and not isinstance(value, _ATOMS)
-
-
-def _has_state(value: Any) -> bool:
-    """Whether this is an object of the user's or of torch that an experiment could change."""
-    if isinstance(value, Dataset) or hasattr(value, "__next__"):
-        return False
-    if isinstance(value, (*_CONTAINERS, torch.Tensor, np.ndarray, nn.Module, *GENERATORS)):
-        return True
-    if isinstance(value, tuple):
-        return any(_has_identity(part) and _has_state(part) for part in value)
-    kind = type(value)
-    if not getattr(value, "__dict__", None):
-        return False  # a sentinel, which must stay the one that it is
-    return kind.__module__.split(".")[0] == "torch" or is_users_class(kind)
-
-
-def _writes_outside(code: types.CodeType) -> bool:
-    """Whether a function rebinds a name that is not its own: `global` or `nonlocal`."""
-    for step in dis.get_instructions(code):
-        if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            return True
-        if step.opname == "STORE_DEREF" and step.argval in code.co_freevars:
-            return True
-    return any(isinstance(inner, types.CodeType) and _writes_outside(inner) for inner in code.co_consts)
+def _keeps_count(function: types.FunctionType) -> bool:
+    """Whether a function of a library's changes a variable that it shares with the original's."""
+    return bool(function.__closure__) and writes_outside(function.__code__, is_global=False)

@@ -20,6 +20,7 @@ from nbdebug.subject.rebinding import Rebinder
 from nbdebug.twin.copying import copy_together, refuse_too_large
 from nbdebug.twin.finishing import complete_optimizer, cut_loose, say_hooks, uncompile
 from nbdebug.twin.guard import guarded, interrupts_held
+from nbdebug.twin.isolation import isolated, refuse_leaking
 from nbdebug.twin.outcome import Outcome, measured
 from nbdebug.twin.schedules import cruise
 
@@ -64,7 +65,8 @@ class Twin:
     def forward(self, batch: Batch) -> Any:
         """Call the model as its signature asks."""
         self.control.poll()
-        return self.model(*batch.args, **batch.kwargs)
+        with isolated(self.subject, self.model, "a forward pass"):
+            return self.model(*batch.args, **batch.kwargs)
 
     def run(self, batch: Batch) -> Outcome:
         """Run the model and the loss on one batch, as the user's loop would."""
@@ -100,7 +102,8 @@ class Twin:
     def user_step(self, batch: Batch) -> Any:
         """Call the user's own training step on this batch and give whatever it returns."""
         assert self.train_step is not None
-        return self.train_step(self.model, batch.raw, self.loss_for_user(), self.optimizer)
+        with isolated(self.subject, self.model, "train_step"):
+            return self.train_step(self.model, batch.raw, self.loss_for_user(), self.optimizer)
 
     def plain_step(self, batch: Batch) -> float:
         """Take one training step in the way of the books: zero, forward, backward, step."""
@@ -150,7 +153,8 @@ class Twin:
             handle = self.model.register_forward_hook(lambda _, args, output: seen.append(output))
         try:
             assert self.compute_loss is not None
-            value = self.compute_loss(self.model, batch.raw, self.loss_for_user())
+            with isolated(self.subject, self.model, "compute_loss"):
+                value = self.compute_loss(self.model, batch.raw, self.loss_for_user())
             loss: Any = value if isinstance(value, torch.Tensor) else total_of(value)
         finally:
             if handle is not None:
@@ -174,6 +178,7 @@ class Twin:
 
 def make_twin(subject: Subject, control: Control) -> Twin:
     """Copy the model, optimizer, scheduler and loss in one go, and say what could not be copied."""
+    refuse_leaking(subject)
     model = unwrap(subject.model)
     refuse_too_large(model, subject.optimizer)
     functions = [subject.loss_fn, subject.compute_loss, subject.train_step, subject.loss_parts]
@@ -183,7 +188,7 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     twin_model, optimizer, scheduler, *copies = made.parts
     rebinder = Rebinder(made.memo, made.notes)
     complete_optimizer(subject.optimizer, optimizer, rebinder)
-    cut_loose(model, twin_model, rebinder)
+    cut_loose(model, twin_model, rebinder, *copies)
     uncompile(twin_model)
     look_wrapped(subject.model, twin_model)
     cruise(subject, optimizer, scheduler, control)

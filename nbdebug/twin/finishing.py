@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import types
-import weakref
 from collections import OrderedDict
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,23 +15,19 @@ from nbdebug.subject.rebinding import Rebinder
 
 __all__ = ["complete_optimizer", "cut_loose", "say_hooks", "uncompile"]
 
-_REFERENCES = (types.FunctionType, partial, weakref.ref)
 _HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
-def cut_loose(model: nn.Module, twin: nn.Module, rebinder: Rebinder) -> None:
+def cut_loose(model: nn.Module, twin: nn.Module, rebinder: Rebinder, *others: Any) -> None:
     """Make everything in the copy that would reach a live object reach its copy: closures, hooks, weak references.
 
     deepcopy takes functions and weak references as they are, so `self.act = lambda x: self.scale * x` in a copied
-    module would still read the user's own scale.
+    module would still read the user's own scale. `others` are copies that were made with the model.
     """
+    rebinder.repoint(*twin.modules(), *others)
     for module in twin.modules():
         if isinstance(module, torch.jit.ScriptModule):
             continue
-        for name, value in list(vars(module).items()):
-            new = _reference(rebinder, name, value)
-            if new is not value:
-                module.__dict__[name] = new
         for name, method in rebinder.overrides(type(module)).items():
             module.__dict__.setdefault(name, types.MethodType(method, module))
         _own_class_state(module)
@@ -41,18 +35,6 @@ def cut_loose(model: nn.Module, twin: nn.Module, rebinder: Rebinder) -> None:
     for parameter in model.parameters():
         if id(parameter) in memo:
             _copy_tensor_hooks(parameter, memo[id(parameter)], rebinder)
-
-
-def _reference(rebinder: Rebinder, name: str, value: Any) -> Any:
-    if isinstance(value, _REFERENCES):
-        return rebinder.exchanged(name, value)
-    if isinstance(value, dict):
-        for key, part in list(value.items()):
-            if isinstance(part, _REFERENCES):
-                value[key] = rebinder.exchanged(name, part)
-    elif isinstance(value, list):
-        value[:] = [rebinder.exchanged(name, part) if isinstance(part, _REFERENCES) else part for part in value]
-    return value
 
 
 def _own_class_state(module: nn.Module) -> None:

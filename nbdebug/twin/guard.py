@@ -12,7 +12,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -23,6 +22,8 @@ from nbdebug.control import Control
 from nbdebug.distributed.alone import stand_alone
 from nbdebug.subject.drawing import seed_all
 from nbdebug.subject.holdings import generators_in
+from nbdebug.twin.autocast import leave_autocast, restores_autocast
+from nbdebug.twin.isolation import restores_hooks
 from nbdebug.twin.witness import Witness
 
 __all__ = ["Guard", "guarded", "interrupts_held"]
@@ -127,16 +128,7 @@ class Guard:
                 lambda: _set_filters(filters),
             ]
         )
-        self._save_autocast()
-
-    def _save_autocast(self) -> None:
-        """Write down autocast, whose context manager leaves residue when a second Ctrl-C lands in its exit."""
-        for device in ("cpu", "cuda"):
-            enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-            self._undo.append(partial(torch.set_autocast_enabled, device, enabled))
-            self._undo.append(partial(torch.set_autocast_dtype, device, dtype))
-        self._undo.append(partial(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()))
-        self._undo.append(partial(_set_autocast_nesting, _autocast_nesting()))
+        self._undo.extend([*restores_autocast(), *restores_hooks()])
 
 
 @contextmanager
@@ -172,8 +164,9 @@ def guarded(
         if witness is not None and threading.current_thread() is threading.main_thread():
             # In a worker thread the user's own training may run at the same time: what it changes is not ours.
             guard.on_close(witness.mend)
-        plain = torch.autocast("cpu", enabled=False, cache_enabled=False)
-        with torch.inference_mode(False), torch.enable_grad(), plain:
+        # Both only set the state of this thread; a block of the user's inside of them replaces and restores it.
+        with torch.inference_mode(False), torch.enable_grad():
+            leave_autocast()
             seed_all(seed)
             warnings.simplefilter("ignore")  # what an experiment does on purpose, nobody has to be warned of
             control.poll()
@@ -195,19 +188,6 @@ def close_for_sure(guard: Guard) -> None:
             return
         except KeyboardInterrupt:
             continue
-
-
-def _autocast_nesting() -> int:
-    """Give how many autocast blocks are open; only the outermost clears the cache of cast weights when it ends."""
-    return int(torch.autocast_increment_nesting() and torch.autocast_decrement_nesting())  # at once, not in two lines
-
-
-def _set_autocast_nesting(depth: int) -> None:
-    """Close what an interrupt left open, or weights that were cast once would be used for ever."""
-    while _autocast_nesting() > depth:
-        torch.autocast_decrement_nesting()
-    if depth == 0:
-        torch.clear_autocast_cache()
 
 
 def _setter(owner: Any, name: str, value: Any) -> Callable[[], None]:

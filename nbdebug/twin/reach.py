@@ -18,7 +18,8 @@ __all__ = ["Reach", "over_samples", "reach_of"]
 
 GAINS_OF_ALL = (2.0, 8.0, -8.0, 100.0)  # what is called last may only steer (a gate), and values come from before
 GAINS = (1000.0, -1000.0, 30.0, -30.0, 3.0, -3.0)  # a free output follows these; a squashed one does not
-SAME = 1e-3  # sums of probabilities may be off by rounding, in half precision too
+SAME = 1e-3  # sums of probabilities may be off by rounding, in float16 too
+BFLOAT16_ROUNDING = 2**-8  # twice what rounding each probability to 8 bits can add up to
 
 Run = Callable[[Batch], "torch.Tensor | None"]
 
@@ -116,14 +117,24 @@ def _scale(outputs: list[torch.Tensor]) -> tuple[str, tuple[int, ...]]:
         return "values", ()
     dims = [d for d in range(finite[0].dim()) if all(t.shape[d] > 1 for t in finite)]
     if all(bool((t >= -SAME).all()) for t in finite):
-        over = tuple(d for d in dims if all(float((t.sum(d) - 1).abs().max()) < SAME for t in finite))
+        over = tuple(d for d in dims if all(float((t.sum(d) - 1).abs().max()) < _rounding(t) for t in finite))
         if over:
             return "probabilities", over
     if all(bool((t <= SAME).all()) for t in finite):
-        over = tuple(d for d in dims if all(float(t.logsumexp(d).abs().max()) < SAME for t in finite))
+        over = tuple(d for d in dims if all(_is_log_softmax(t, d) for t in finite))
         if over:
             return "log-probabilities", over
     return "values", ()
+
+
+def _is_log_softmax(values: torch.Tensor, dim: int) -> bool:
+    logarithm = max(1.0, math.log(values.shape[dim]))  # rounding is relative, and a uniform one is this large
+    return float(values.logsumexp(dim).abs().max()) < _rounding(values) * logarithm
+
+
+def _rounding(values: torch.Tensor) -> float:
+    """Return how far a sum of probabilities may be from 1: farther where they went through bfloat16."""
+    return BFLOAT16_ROUNDING if torch.equal(values.bfloat16().to(values.dtype), values) else SAME
 
 
 def over_samples(model: nn.Module, batch: Batch, run: Callable[[Batch], Any]) -> list[tuple[str, str]]:
@@ -142,7 +153,7 @@ def _sums_over_samples(model: nn.Module, batch: Batch, run: Callable[[Batch], An
         for tensor in tensors_in(output)[:1]:
             if tensor.is_floating_point() and tensor.dim() > 1 and tensor.shape[0] == batch.size and tensor.numel():
                 values = tensor.detach().double()
-                if bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < SAME:
+                if bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < _rounding(values):
                     found.append((path, type(module).__name__))
 
     with tapped(model, after=after):

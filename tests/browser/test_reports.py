@@ -197,14 +197,14 @@ def test_search_leaves_what_matches(sheet: Page, tmp_path: Path) -> None:
     assert sheet.locator(".nbd-checks li:visible code").all_text_contents() == ["split-leakage", "split-shift"]
     assert "2 of" in sheet.locator("#nbd-hits").text_content()
     sheet.fill("#nbd-query", "")
-    assert sheet.locator("#most likely .nbd-card").is_visible()
+    assert sheet.locator("#cause .nbd-card").is_visible()
     assert not sheet.locator("#skipped .nbd-checks").first.is_visible()
 
 
 def test_a_symptom_is_found_within_its_cause(sheet: Page, tmp_path: Path) -> None:
     sheet.goto(small().save(tmp_path / "x.html").as_uri())
     sheet.fill("#nbd-query", "batch-not-memorised")
-    assert sheet.locator("#most likely .nbd-card").is_visible()
+    assert sheet.locator("#cause .nbd-card").is_visible()
     assert sheet.locator(".nbd-symptom:visible").count() == 1
 
 

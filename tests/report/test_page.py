@@ -42,7 +42,7 @@ def test_the_page_says_everything_in_reading_order() -> None:
 
 def test_symptoms_are_folded_under_their_cause_only() -> None:
     page = as_page(small())
-    cause = page[page.index('<section id="most likely"') : page.index('<section id="others"')]
+    cause = page[page.index('<section id="cause"') : page.index('<section id="others"')]
     assert "batch-not-memorised" in cause and "Explained by" in cause
     assert "batch-not-memorised" not in page[page.index('<section id="others"') : page.index('<section id="run"')]
 
@@ -102,7 +102,7 @@ def test_what_a_notebook_shows_names_no_folders() -> None:
 def test_a_healthy_report_says_so_first() -> None:
     page = as_page(healthy())
     assert "<h1>No problems found: 15 checks passed.</h1>" in page
-    assert 'id="most likely"' not in page and "nbd-head nbd-fine" in page
+    assert 'id="cause"' not in page and "nbd-head nbd-fine" in page
 
 
 def test_an_empty_report_is_a_page_too() -> None:
@@ -113,7 +113,7 @@ def test_notes_alone_are_no_alarm() -> None:
     report = small()
     notes = [finding for finding in report.findings if not finding.is_alarm]
     page = as_page(replace(report, findings=notes))
-    assert 'id="most likely"' not in page and 'id="notes"' in page
+    assert 'id="cause"' not in page and 'id="notes"' in page
 
 
 def test_an_exhibit_that_cannot_be_drawn_loses_only_its_picture() -> None:

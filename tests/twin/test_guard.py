@@ -22,6 +22,7 @@ from tests.trust.fingerprint import difference, fingerprint
 
 OURS = (
     "nbdebug/twin/guard.py",
+    "nbdebug/twin/autocast.py",
     "nbdebug/control.py",
     "nbdebug/twin/witness.py",
     "torch/autograd/grad_mode.py",

@@ -1,0 +1,452 @@
+"""A copy runs its own weights, whoever wrapped or patched the model; where it cannot, that is said."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+import transformers
+from accelerate import Accelerator
+from accelerate.hooks import ModelHook, add_hook_to_module
+from accelerate.utils.operations import ConvertOutputsToFp32, convert_outputs_to_fp32
+from torch import nn
+
+import nbdebug
+from nbdebug.control import Control
+from nbdebug.errors import TwinRefused
+from nbdebug.subject import Subject, unwrap
+from nbdebug.subject.copies import careful_copy
+from nbdebug.twin import Twin, make_twin
+from nbdebug.twin.guard import guarded
+from tests.trust.fingerprint import difference, fingerprint
+
+INPUTS = torch.randn(512, 20, generator=torch.Generator().manual_seed(0))
+LABELS = (INPUTS @ torch.randn(20, 4, generator=torch.Generator().manual_seed(1))).argmax(1)
+TOKENS = torch.randint(4, 40, (256, 12), generator=torch.Generator().manual_seed(0))
+TOKENS[:, 0] = torch.arange(256) % 2  # the class, where it is read first
+SMALL = {"vocab_size": 40, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+
+# A file in a folder of installed packages: none of its functions is the user's.
+LIBRARY = """
+import functools, types
+
+MODELS = {}
+
+def closure(model):
+    inner = model.forward
+    def forward(*args, **kwargs):
+        return inner(*args, **kwargs)
+    model.forward = forward
+    return model
+
+def counting(model):
+    calls, inner = 0, model.forward
+    def forward(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        return inner(*args, **kwargs)
+    model.forward, model.count = forward, lambda: calls
+    return model
+
+def of_the_class(model):
+    calls, inner = [], type(model).forward
+    @functools.wraps(inner)
+    def forward(self, *args, **kwargs):
+        calls.append(model.training)
+        return inner(model, *args, **kwargs)
+    model.forward = types.MethodType(forward, model)
+    return model
+
+def bound_partial(model):
+    def forward(inner, *args, **kwargs):
+        return inner(*args, **kwargs)
+    model.forward = functools.update_wrapper(functools.partial(forward, model.forward), model.forward)
+    return model
+
+class Engine:
+    __slots__ = ("model", "options")
+    def __init__(self, model):
+        self.model, self.options = model, {"steps": [lambda x: type(model).forward(model, x)]}
+    def run(self, x):
+        return self.options["steps"][0](x)
+
+def engine(model):
+    run = Engine(model).run
+    model.forward = lambda x: run(x)
+    return model
+
+class Hidden:
+    def __init__(self, function): self.function = function
+    def __call__(self, *args): return self.function(*args)
+    def __reduce_ex__(self, protocol): raise TypeError("not to be copied")
+
+def uncopyable(model):
+    model.forward = Hidden(Hidden(model.forward))
+    return model
+
+def in_a_tuple(model):
+    model.steps = (functools.lru_cache(lambda: model.fc1), [model.fc2.weight.t])
+    model.forward = types.MethodType(_two_steps, model)
+    return model
+
+def _two_steps(self, x):
+    return self.steps[0]()(x).relu() @ self.steps[1][0]() + self.fc2.bias
+
+def in_a_registry(model):
+    MODELS["main"] = model
+    model.forward = types.MethodType(lambda self, x: type(self).forward(MODELS["main"], x), model)
+    return model
+
+def weights_in_a_registry(model):
+    MODELS["weights"] = [model.fc1.weight, model.fc2.weight]
+    def forward(self, x):
+        first, second = MODELS["weights"]
+        return (x @ first.t()).relu() @ second.t()
+    model.forward = types.MethodType(forward, model)
+    return model
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[types.ModuleType]:
+    file = tmp_path_factory.mktemp("env") / "lib" / "site-packages" / "patching_library.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(LIBRARY)
+    spec = importlib.util.spec_from_file_location("patching_library", Path(file))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[module.__name__]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(20, 64), nn.Linear(64, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(torch.relu(self.fc1(x)))
+
+
+class Wrapper(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any) -> Any:
+        return self.module(*args)
+
+
+def prepared(model: nn.Module) -> nn.Module:
+    made: nn.Module = Accelerator(mixed_precision="bf16", cpu=True).prepare_model(model)
+    return made
+
+
+def prepared_twice() -> nn.Module:
+    """The second time there is no method to wrap, so that the closures hold the model's own forward."""
+    model = prepared(Net())
+    model.forward = convert_outputs_to_fp32(torch.autocast("cpu", torch.bfloat16)(model.forward))
+    return model
+
+
+def wrapped_by_an_object() -> nn.Module:
+    model = Net()
+    model.forward = ConvertOutputsToFp32(model.forward)  # type: ignore[method-assign]
+    return model
+
+
+def with_adapters(model: nn.Module, *targets: str) -> nn.Module:
+    made: nn.Module = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=list(targets), lora_alpha=32))
+    return made
+
+
+def bert() -> nn.Module:
+    size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    size |= {"initializer_range": 0.15}  # the usual 0.02 is meant for a width of 768
+    config = transformers.BertConfig(vocab_size=40, num_labels=2, max_position_embeddings=16, **size)
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    return transformers.BertForSequenceClassification(config)
+
+
+def gpt2() -> nn.Module:
+    size = {"n_positions": 16, "n_embd": 32, "n_layer": 1, "n_head": 2, "resid_pdrop": 0.0, "initializer_range": 0.15}
+    return transformers.GPT2ForSequenceClassification(
+        transformers.GPT2Config(num_labels=2, embd_pdrop=0.0, attn_pdrop=0.0, **SMALL, **size)
+    )
+
+
+def lora(model: nn.Module, *targets: str) -> nn.Module:
+    config = peft.LoraConfig(r=8, target_modules=list(targets), lora_alpha=32, task_type="SEQ_CLS")
+    made: nn.Module = peft.get_peft_model(model, config)
+    return made
+
+
+def normed(norm: Callable[..., nn.Module]) -> nn.Module:
+    model = Net()
+    norm(model.fc1)
+    return model
+
+
+def parametrized() -> nn.Module:
+    model = Net()
+    nn.utils.parametrize.register_parametrization(model.fc1, "weight", nn.Identity())
+    return model
+
+
+def compiled_in_place() -> nn.Module:
+    model = Net()
+    model.compile(backend="eager")
+    return model
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "plain": Net,
+    "accelerate": lambda: prepared(Net()),
+    "accelerate, twice": prepared_twice,
+    "accelerate, compiled": lambda: prepared(torch.compile(Net(), backend="eager")),
+    "accelerate, hook": lambda: add_hook_to_module(Net(), ModelHook()),
+    "accelerate, object": wrapped_by_an_object,
+    "peft": lambda: with_adapters(Net(), "fc1", "fc2"),
+    "peft, prepared": lambda: prepared(with_adapters(Net(), "fc1", "fc2")),
+    "bert": bert,
+    "bert, lora": lambda: lora(bert(), "query", "value"),
+    "gpt2, lora, prepared": lambda: prepared(lora(gpt2(), "c_attn")),
+    "parametrized": parametrized,
+    "weight_norm": lambda: normed(nn.utils.parametrizations.weight_norm),
+    "spectral_norm": lambda: normed(nn.utils.parametrizations.spectral_norm),
+    "compiled": lambda: torch.compile(Net(), backend="eager"),
+    "compiled in place": compiled_in_place,
+    "DataParallel": lambda: nn.DataParallel(Net()),
+    "wrapper of prepared": lambda: Wrapper(prepared_twice()),
+}
+PATCHES = ["closure", "counting", "of_the_class", "bound_partial", "engine", "uncopyable", "in_a_tuple"]
+
+
+def setup_of(model: nn.Module) -> dict[str, Any]:
+    if isinstance(unwrap(model), (transformers.PreTrainedModel, peft.PeftModelForSequenceClassification)):
+        data: Any = [{"input_ids": row, "labels": row[0]} for row in TOKENS]
+        return {"model": model, "loader": torch.utils.data.DataLoader(data, 32, shuffle=True)}
+    dataset = torch.utils.data.TensorDataset(INPUTS, LABELS)
+    loader = torch.utils.data.DataLoader(dataset, 32, shuffle=True)
+    return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+def made(make: Callable[[], nn.Module]) -> dict[str, Any]:
+    torch.manual_seed(0)
+    setup = setup_of(make())
+    setup["optimizer"] = torch.optim.Adam([p for p in setup["model"].parameters() if p.requires_grad], 3e-3)
+    return setup
+
+
+def assert_runs_its_own_weights(setup: dict[str, Any]) -> None:
+    """Train the copy: its outputs change, no byte of the original does, and nothing of the original is entered."""
+    live = setup["model"]
+    before = fingerprint(live, setup["optimizer"])
+    entered: list[str] = []
+    names = {id(module): name for name, module in live.named_modules() if any(True for _ in module.parameters())}
+    subject = Subject(**setup)
+    twin = make_twin(subject, Control())
+    watch = nn.modules.module.register_module_forward_pre_hook(
+        lambda module, args: entered.append(names[id(module)]) if id(module) in names else None
+    )
+    try:
+        batch = twin.batch()
+        first = outputs_of(twin)
+        for _ in range(3):
+            twin.plain_step(batch)
+        second = outputs_of(twin)
+    finally:
+        watch.remove()
+    assert not entered and subject.isolation == {"a forward pass": ""}
+    assert not torch.equal(first, second)
+    assert not [line for line in difference(before, fingerprint(live, setup["optimizer"])) if "generator" not in line]
+
+
+def outputs_of(twin: Twin) -> torch.Tensor:
+    with torch.no_grad(), twin.mode(training=False):
+        predicted = twin.run(twin.batch()).predicted
+    assert predicted is not None
+    return predicted.clone()
+
+
+def assert_sound(setup: dict[str, Any]) -> None:
+    report = nbdebug.diagnose(**setup, progress=False)
+    assert not [result for result in report.results if result.status == "crashed"]
+    assert [(f.check, f.says) for f in report.findings if f.severity != "note"] == []
+    assert not [note for note in report.notes if "on its own" in note or "ATTENTION" in note]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_libraries(name: str) -> None:
+    assert_runs_its_own_weights(made(MODELS[name]))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_libraries_are_sound(name: str) -> None:
+    assert_sound(made(MODELS[name]))
+
+
+@pytest.mark.parametrize("name", PATCHES)
+def test_patches(name: str, library: types.ModuleType) -> None:
+    setup = made(lambda: getattr(library, name)(Net()))
+    assert_runs_its_own_weights(setup)
+    if name == "counting":
+        assert setup["model"].count() == 0
+    assert_sound(setup)
+
+
+@pytest.mark.parametrize("name", ["in_a_registry", "weights_in_a_registry"])
+def test_what_cannot_be_isolated_is_said(name: str, library: types.ModuleType) -> None:
+    setup = made(lambda: getattr(library, name)(Net()))
+    before = fingerprint(setup["model"], setup["optimizer"])
+    report = nbdebug.diagnose(**setup, progress=False)
+    assert not difference(before, fingerprint(setup["model"], setup["optimizer"]))
+    notes = [note for note in report.notes if "does not run on its own" in note]
+    assert len(notes) == 1 and "What to do" in notes[0] and ("fc1" in notes[0] or "model (Net)" in notes[0])
+    assert not [f for f in report.findings if f.severity != "note"]
+    results = {result.check: result for result in report.results}
+    for check in ("forward-fails", "untrained-parameters", "batch-not-memorised", "clamped-output"):
+        assert results[check].status == "skipped" and "does not run on its own" in results[check].reason
+    assert results["unshuffled-loader"].status == "clean"  # it needs no copy
+
+
+def test_a_handler_of_the_users_does_not_hide_it(library: types.ModuleType) -> None:
+    twin = make_twin(Subject(**made(lambda: library.in_a_registry(Net()))), Control())
+    forward = twin.model.forward
+
+    def forgiving(x: torch.Tensor) -> Any:
+        try:
+            return forward(x)
+        except Exception:
+            return torch.zeros(len(x), 4)
+
+    twin.model.forward = forgiving
+    with pytest.raises(TwinRefused, match="does not run on its own"):
+        twin.forward(twin.batch())
+    with pytest.raises(TwinRefused, match="does not run on its own"):
+        twin.fresh()
+
+
+def test_a_step_that_reaches_the_model_is_ended_before_it_writes(library: types.ModuleType) -> None:
+    live = Net()
+    library.MODELS["main"] = live
+    setup = made(lambda: live)
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        loss: torch.Tensor = loss_fn(model(batch[0]), batch[1])
+        with torch.no_grad():
+            library.MODELS["main"].fc1.weight.add_(1)
+        return loss
+
+    before = fingerprint(live)
+    report = nbdebug.diagnose(**setup, train_step=step, checks=["step-never-taken"], progress=False)
+    assert not difference(before, fingerprint(live))
+    assert any("train_step on the copy used the parameter fc1.weight" in note for note in report.notes)
+
+
+def test_functions_of_libraries_keep_their_globals(library: types.ModuleType) -> None:
+    twin = make_twin(Subject(**made(lambda: library.closure(Net()))), Control())
+    assert twin.model.forward.__globals__ is vars(library)
+
+
+def test_nothing_is_left_of_the_watch() -> None:
+    hooks, modes = dict(nn.modules.module._global_forward_pre_hooks), torch._C._len_torch_function_stack()
+    assert_runs_its_own_weights(made(Net))
+    assert dict(nn.modules.module._global_forward_pre_hooks) == hooks
+    assert torch._C._len_torch_function_stack() == modes
+
+
+def test_a_model_that_trains_in_another_thread_is_no_leak() -> None:
+    setup = made(Net)
+    twin = make_twin(Subject(**setup), Control())
+
+    def also_trained(module: nn.Module, args: Any) -> None:
+        thread = threading.Thread(target=setup["model"], args=(INPUTS[:2],))
+        thread.start()
+        thread.join()
+
+    twin.model.register_forward_pre_hook(also_trained)
+    twin.forward(twin.batch())
+    assert twin.subject.isolation == {"a forward pass": ""}
+
+
+def test_two_interrupts_while_it_watches() -> None:
+    """Neither the global hook nor the mode outlives the experiment, at whatever line Ctrl-C is pressed twice."""
+    setup = made(Net)
+    hooks, modes = dict(nn.modules.module._global_forward_pre_hooks), torch._C._len_torch_function_stack()
+    for at in range(1, 200):
+        pressing = Pressing(at)
+        twin = make_twin(Subject(**setup), Control())
+        batch = twin.batch()
+        traced = sys.gettrace()
+        sys.settrace(pressing.trace)
+        try:
+            with suppress(KeyboardInterrupt):
+                guarded(lambda twin=twin, batch=batch: twin.forward(batch), (), twin.control)
+        finally:
+            sys.settrace(traced)
+        assert dict(nn.modules.module._global_forward_pre_hooks) == hooks, f"line {at}"
+        assert torch._C._len_torch_function_stack() == modes, f"line {at}"
+        if pressing.seen < at:
+            break
+    assert at > 20
+
+
+class Pressing:
+    """Presses Ctrl-C twice at the n-th line of the watch, and of torch's own code that turns a mode on or off."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.seen = at, 0
+
+    def trace(self, frame: Any, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(("twin/isolation.py", "torch/overrides.py", "utils/hooks.py")):
+            return None
+        if event == "line":
+            self.seen += 1
+            if self.seen == self.at:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+        return self.trace
+
+
+def test_accelerate_in_a_training_step() -> None:
+    """The step names the accelerator, which holds the model; the copy gets an accelerator of its own."""
+    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+    setup = made(Net)
+    names = ("model", "optimizer", "loader")
+    setup |= dict(zip(names, accelerator.prepare(*(setup[name] for name in names)), strict=True))
+    model, optimizer = setup["model"], setup["optimizer"]
+
+    def step(_: Any, batch: Any, loss_fn: Any, __: Any) -> torch.Tensor:
+        with accelerator.accumulate(model):
+            optimizer.zero_grad()
+            loss: torch.Tensor = loss_fn(model(batch[0]), batch[1])
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        return loss
+
+    before = fingerprint(model, optimizer.optimizer)
+    assert_sound(setup | {"train_step": step})
+    assert not difference(before, fingerprint(model, optimizer.optimizer))
+    assert accelerator.step == 0 and accelerator._models == [model]
+
+
+def test_ids_in_a_memo_are_never_used_again() -> None:
+    """What copying knows by its id has to stay alive; the list that keeps it so is known by the memo's own id."""
+    memo: dict[int, Any] = {}
+    careful_copy([nn.Linear(2, 2), [1]], memo, [])
+    lists = [key for key, value in memo.items() if isinstance(value, list) and any(id(v) in memo for v in value)]
+    assert lists == [id(memo)]
