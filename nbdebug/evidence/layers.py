@@ -188,6 +188,7 @@ class DroppedShare:
     path: str
     share: float
     error: float  # one standard deviation of the share
+    is_source: bool = True  # False where the values were dropped earlier, and this place only receives them
 
 
 @dataclass(frozen=True)
