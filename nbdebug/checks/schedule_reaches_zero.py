@@ -51,7 +51,7 @@ def schedule_reaches_zero(
     """
     highest = max(schedule.rates)
     if highest <= 0:
-        yield _finding(schedule, 0, "is zero from the beginning", "bug")
+        yield _finding(schedule, 0, f"never rises above {highest:g}", "bug")
         return
     low = next(
         (i for i, rate in enumerate(schedule.rates) if i and rate < nothing * highest and _stays(schedule, i, nothing)),
