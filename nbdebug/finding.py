@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SEVERITIES",
     "Finding",
+    "LeftOut",
     "Patch",
     "Place",
     "Remedy",
@@ -32,6 +33,7 @@ __all__ = [
 
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]
+LeftOut = Literal["", "quick", "stopped", "time"]  # why a check that applies was skipped; empty: it does not apply
 SEVERITIES: tuple[Severity, ...] = ("bug", "suspect", "note")
 
 
@@ -42,6 +44,8 @@ class Place:
     file: str
     line: int
     text: str = ""
+    in_notebook: bool = False
+    cell: int | None = None  # the number of the cell, where it is known
 
     def __str__(self) -> str:
         """Give it as a traceback would."""
@@ -49,7 +53,8 @@ class Place:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the parts that can be written down."""
-        return {"file": plain(self.file), "line": self.line, "text": plain(self.text)}
+        known = {"file": plain(self.file), "line": self.line, "text": plain(self.text)}
+        return {**known, "in_notebook": self.in_notebook, "cell": self.cell}
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,9 @@ class Finding:
 
     `quotes` are pieces of its texts that are values of the user's data, such as a message that quotes what could not be
     read; they are left out of saved reports unless samples are asked for.
+
+    `step` is the training step that it is about, and `outcome` how a training came out, where there is one. Where it
+    alone was cured on a copy, `told_apart` says what was seen, and `cures` are the alarms that went with it.
 
     A finding of a report that was just made knows the session that found it, so that its remedies can be tried; one
     that was read from a file does not.
@@ -76,6 +84,10 @@ class Finding:
     quotes: tuple[str, ...] = field(default=(), repr=False)
     verifications: list[Verification] = field(default_factory=list, compare=False, repr=False)
     session: Session | None = field(default=None, compare=False, repr=False)
+    step: int | None = None
+    outcome: str = ""
+    told_apart: str = ""
+    cures: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a severity that nobody would know how to rank."""
@@ -133,6 +145,10 @@ class Finding:
             "exhibit": self.exhibit.to_dict() if self.exhibit is not None else None,
             "quotes": [plain(quote) for quote in self.quotes],
             "verifications": [verification.to_dict() for verification in self.verifications],
+            "step": self.step,
+            "outcome": self.outcome,
+            "told_apart": plain(self.told_apart),
+            "cures": None if self.cures is None else list(self.cures),
         }
 
     @classmethod
@@ -149,6 +165,10 @@ class Finding:
             check=data["check"],
             quotes=tuple(data.get("quotes", ())),
             verifications=[Verification.from_dict(item) for item in data.get("verifications", ())],
+            step=data.get("step"),
+            outcome=data.get("outcome", ""),
+            told_apart=data.get("told_apart", ""),
+            cures=None if data.get("cures") is None else tuple(data["cures"]),
         )
 
 
@@ -161,6 +181,7 @@ class Result:
     findings: tuple[Finding, ...] = ()
     reason: str = ""
     seconds: float = 0.0
+    left_out: LeftOut = ""
 
     def __str__(self) -> str:
         """Give the status with the reason behind it."""
@@ -177,6 +198,7 @@ class Result:
             "status": self.status,
             "reason": plain(self.reason),
             "seconds": round(self.seconds, 6),
+            "left_out": self.left_out,
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
@@ -188,5 +210,6 @@ class Result:
             status=data["status"],
             reason=data["reason"],
             seconds=data["seconds"],
+            left_out=data.get("left_out", ""),
             findings=tuple(Finding.from_dict(item) for item in data["findings"]),
         )

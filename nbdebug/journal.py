@@ -6,11 +6,13 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from nbdebug.finding import Finding, Result
 
-__all__ = ["Event", "Journal"]
+__all__ = ["Event", "Journal", "Stopped"]
+
+Stopped = Literal["", "interrupted", "cancelled", "out of time"]  # what ended a run before its end; empty: nothing did
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Journal:
         self._listeners: list[Callable[[Event], Any]] = []
         self._lock = threading.RLock()
         self.notes: list[str] = []
+        self.stopped: Stopped = ""
         self.symptom = ""
         self._answers: dict[str, Any] = {}
 

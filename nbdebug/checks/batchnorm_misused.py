@@ -10,6 +10,8 @@ from nbdebug.registry import check
 
 __all__ = ["batchnorm_misused"]
 
+LAST_BATCH, MOMENTUM = "drop-last-batch", "norm-momentum"  # patches that only fit one kind of misuse
+
 
 @check(explains=("train-eval-gap", "batch-not-memorised"))
 def batchnorm_misused(
@@ -34,13 +36,13 @@ def batchnorm_misused(
     ]
     if stuck:
         says = "never updates its statistics: a pass in training mode leaves them at 0 and 1"
-        yield _finding(stuck, says, "bug", "momentum", stuck[0].momentum, 0.0)
+        yield _finding(stuck, says, "bug", "momentum", stuck[0].momentum, 0.0, MOMENTUM)
     hasty = [
         layer for layer in active if layer.momentum is not None and momentum <= layer.momentum <= 1 and layer.moves
     ]
     if hasty:
         says = f"has momentum {hasty[0].momentum:g}, so that its statistics are almost those of the last batch alone"
-        yield _finding(hasty, says, "suspect", "momentum", hasty[0].momentum, momentum)
+        yield _finding(hasty, says, "suspect", "momentum", hasty[0].momentum, momentum, MOMENTUM)
     frozen = [
         layer for layer in active if norms.handed_training and not layer.training and layer.default and layer.moves
     ]
@@ -58,14 +60,20 @@ def _small_batches(norms: Norms) -> Iterator[Finding]:
         yield _finding(training, says, "bug" if training[0].values <= 1 else "suspect", "batch size", 1, 2)
     elif norms.last_batch == 1 and norms.single_fails:
         says = f"gets a single sample in the last batch of each epoch, which fails ({norms.single_fails})"
-        yield _finding(training, says, "bug", "last batch", 1, 2)
+        yield _finding(training, says, "bug", "last batch", 1, 2, LAST_BATCH)
     elif norms.batch_size < 4 and min(layer.values for layer in training) < 4:
         says = f"normalises over only {min(layer.values for layer in training)} values"
         yield _finding(training, says, "note", "values", min(layer.values for layer in training), 4)
 
 
 def _finding(
-    layers: list[NormFacts], says: str, severity: Severity, what: str, value: float | None, limit: float
+    layers: list[NormFacts],
+    says: str,
+    severity: Severity,
+    what: str,
+    value: float | None,
+    limit: float,
+    patch: str = "",
 ) -> Finding:
     more = f" (and {len(layers) - 1} more)" if len(layers) > 1 else ""
     return Finding(
@@ -82,12 +90,12 @@ def _finding(
             Remedy(
                 "Drop an incomplete last batch.",
                 "DataLoader(…, drop_last=True)",
-                Patch("drop-last-batch") if what == "last batch" else None,
+                Patch(LAST_BATCH) if patch == LAST_BATCH else None,
             ),
             Remedy(
                 "Let statistics move by a tenth a batch.",
                 "nn.BatchNorm2d(channels, momentum=0.1)",
-                Patch("norm-momentum") if what == "momentum" else None,
+                Patch(MOMENTUM) if patch == MOMENTUM else None,
             ),
             Remedy("Normalise without the batch.", "nn.GroupNorm(8, channels)", Patch("group-norm")),
         ),

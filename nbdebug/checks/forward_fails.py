@@ -34,7 +34,7 @@ def forward_fails(trial: TrialRun) -> Iterator[Finding]:
             "error": failure.error,
             "source line": failure.source,
             "shapes": [list(shape) for shape in failure.input_shapes],
-            "what would fit": list(failure.fits),
+            "what would fit": [fit.says for fit in failure.fits],
             "the batch was read as": failure.batch,
             "threshold": "none",
             "source": "an exception",
@@ -44,7 +44,7 @@ def forward_fails(trial: TrialRun) -> Iterator[Finding]:
 
 
 def _remedies(failure: TrialRun) -> tuple[Remedy, ...]:
-    fits = tuple(Remedy(f"This would fit: {fit}.", "" if "it is" in fit else fit) for fit in failure.fits)
+    fits = tuple(Remedy(f"This would fit: {fit.says}.", fit.code) for fit in failure.fits)
     if not fits or failure.kind not in ("shape", "dtype"):  # what was tried and runs is better than what usually helps
         fits += tuple(Remedy(says, code) for says, code in failure.advice)
     if not failure.misread:
@@ -76,7 +76,7 @@ def _more(failure: TrialRun) -> str:
     """Add what is known beyond the exception: what would fit, what is behind it, and the line."""
     parts = []
     if failure.fits:
-        parts.append(f"What would fit: {' or '.join(failure.fits)}")
+        parts.append(f"What would fit: {' or '.join(fit.says for fit in failure.fits)}")
     if failure.detail:
         is_word = failure.detail.split()[0].isalpha()  # and not a name, which is written as it is
         parts.append(failure.detail[0].upper() + failure.detail[1:] if is_word else failure.detail)

@@ -36,7 +36,7 @@ def saturated_units(
     """
     bounded = [layer for layer in activity.layers if layer.bounded]
     if not bounded:
-        why = "it takes single units, which nbdebug.diagnose looks at" if activity.unit == "looks" else NONE_SEEN
+        why = "it takes single units, which nbdebug.diagnose looks at" if activity.is_watched else NONE_SEEN
         raise NotApplicable(why)
     for layer in bounded:
         if layer.units >= least_units and layer.saturated > share * layer.units:

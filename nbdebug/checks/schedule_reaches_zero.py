@@ -85,6 +85,7 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
             "source": "37 reasons, 36",
         },
         remedies=_remedies(schedule, step),
+        step=step if schedule.places else None,
         exhibit=Lines(
             (("learning rate", tuple(map(float, schedule.places or range(shown))), schedule.rates[:shown]),),
             title=f"Learning rate over the {'steps' if schedule.places else 'steps of the scheduler'}",

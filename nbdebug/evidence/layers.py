@@ -59,6 +59,7 @@ class UnitActivity:
     all_seen: bool
     unit: str = "samples"
     learns: bool = False
+    is_watched: bool = False  # by looks at a real training, which take single units
 
 
 @dataclass(frozen=True)

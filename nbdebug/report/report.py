@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from nbdebug.errors import BadInput
 from nbdebug.exhibit import Lines, exhibit_from_dict
 from nbdebug.finding import Finding, Place, Result, plain
+from nbdebug.journal import Stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,7 @@ class Report:
     symptom: str = ""
     answers: Mapping[str, Any] = field(default_factory=dict)
     curves: tuple[Lines, ...] = ()
+    stopped: Stopped = ""
 
     @property
     def worst(self) -> str:
@@ -80,6 +82,7 @@ class Report:
             "symptom": self.symptom,
             "answers": plain(self.answers),
             "curves": [curve.to_dict() for curve in self.curves],
+            "stopped": self.stopped,
         }
 
     def _result_to_dict(self, result: Result) -> dict[str, Any]:
@@ -110,6 +113,7 @@ class Report:
                 curves=tuple(_curve(item) for item in data.get("curves", ())),
                 symptom=str(data.get("symptom", "")),
                 answers=dict(data.get("answers", {})),
+                stopped=_stopped(data),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(
@@ -197,6 +201,19 @@ def _curve(data: Mapping[str, Any]) -> Lines:
     if not isinstance(curve, Lines):
         raise ValueError(f"a curve is of the kind {data.get('kind')!r}")
     return curve
+
+
+def _stopped(data: Mapping[str, Any]) -> Stopped:
+    """Read what ended the run; files of before this was written down have it only as the sentence of a note."""
+    if "stopped" in data:
+        kind: Stopped = data["stopped"]
+        if kind not in get_args(Stopped):
+            raise ValueError(f"stopped is {kind!r}")
+        return kind
+    notes = [str(note) for note in data["notes"]]
+    if not any(note.startswith("The run was stopped: ") for note in notes):
+        return ""
+    return "interrupted" if "The run was stopped: interrupted." in notes else "cancelled"
 
 
 def _result_from_dict(data: Mapping[str, Any], findings: list[Finding]) -> Result:
