@@ -242,6 +242,14 @@ def test_what_cured_comes_first_and_what_did_not_explains_no_longer() -> None:
     assert after[1].evidence["told apart"] == "with b alone cured, s stays (the loss on one batch ends at 2.3)."
 
 
+def test_evidence_of_a_check_is_no_verdict() -> None:
+    """What a check of the user's calls a number does not move its finding."""
+    found = [finding("b", evidence={"cures alone": []}), finding("a", severity="suspect", cures=("s",))]
+    assert [f.check for f in ranked(found, ["b", "a"])] == ["b", "a"]
+    found[0] = finding("b", cures=())
+    assert [f.check for f in ranked(found, ["b", "a"])] == ["a", "b"]
+
+
 def test_what_was_not_tried_keeps_its_place() -> None:
     """A bug that nobody can cure on a copy is not outranked by a suspicion whose cure helped."""
     found = [finding("b", severity="bug"), finding("a", severity="suspect"), finding("s")]
