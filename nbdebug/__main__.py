@@ -89,7 +89,7 @@ def _diagnose(options: argparse.Namespace) -> int:
         options.json.write_text(as_json(report), encoding="utf-8")
     for path in options.save:
         report.save(path)
-    if any("interrupted" in note for note in report.notes):
+    if report.stopped == "interrupted":
         return INTERRUPTED
     grave = {"never": (), "bug": ("bug",), "suspect": ("bug", "suspect"), "note": ("bug", "suspect", "note")}
     return FOUND if any(finding.severity in grave[options.fail_on] for finding in report.findings) else 0

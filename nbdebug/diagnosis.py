@@ -116,7 +116,7 @@ def diagnose(
         with progress_bar(session, [check for check in wanted if check not in left_out], shown=shown) as todo:
             started = time.perf_counter()
             session.run(todo)
-        if tell_apart and not quick and not any("was stopped" in note for note in session.journal.notes):
+        if tell_apart and not quick and not session.journal.stopped:
             arbitrate(session, tree_order(session.registry), shown=shown)
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
 
@@ -141,6 +141,7 @@ def report_of(session: Session, *, seconds: float | None = None, planned: Iterab
         symptom=session.journal.symptom,
         answers=session.journal.answers,
         not_run=tuple(check for check in planned if check not in known),
+        stopped=session.journal.stopped,
     )
 
 

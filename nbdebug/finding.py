@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from nbdebug.control import CANCELLED, OUT_OF_TIME
 from nbdebug.exhibit import Exhibit, exhibit_from_dict
 from nbdebug.plain import plain
 from nbdebug.remedy import Patch, Remedy, in_code
@@ -18,12 +17,9 @@ if TYPE_CHECKING:
     from nbdebug.session import Session
 
 __all__ = [
-    "INTERRUPTED",
-    "LEFT_OUT",
     "SEVERITIES",
-    "SKIPPED_BY_USER",
-    "UNDECIDED",
     "Finding",
+    "LeftOut",
     "Patch",
     "Place",
     "Remedy",
@@ -37,12 +33,10 @@ __all__ = [
 
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]
+LeftOut = Literal[
+    "", "quick", "stopped", "time", "user"
+]  # why a check that applies was skipped; empty: it does not apply
 SEVERITIES: tuple[Severity, ...] = ("bug", "suspect", "note")
-
-# Reasons of a skipped result that say that the check did not run, and not that it does not apply here.
-INTERRUPTED, LEFT_OUT, SKIPPED_BY_USER = "interrupted", "left out by quick=True", "you skipped it"
-UNDECIDED = "reached its time limit before its answer was clear"  # the end of a reason that names the experiment
-_STOPPED = (INTERRUPTED, CANCELLED, OUT_OF_TIME)
 
 
 @dataclass(frozen=True)
@@ -52,6 +46,8 @@ class Place:
     file: str
     line: int
     text: str = ""
+    in_notebook: bool = False
+    cell: int | None = None  # the number of the cell, where it is known
 
     def __str__(self) -> str:
         """Give it as a traceback would."""
@@ -59,7 +55,8 @@ class Place:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the parts that can be written down."""
-        return {"file": plain(self.file), "line": self.line, "text": plain(self.text)}
+        known = {"file": plain(self.file), "line": self.line, "text": plain(self.text)}
+        return {**known, "in_notebook": self.in_notebook, "cell": self.cell}
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,9 @@ class Finding:
 
     `quotes` are pieces of its texts that are values of the user's data, such as a message that quotes what could not be
     read; they are left out of saved reports unless samples are asked for.
+
+    `step` is the training step that it is about, and `outcome` how a training came out, where there is one. Where it
+    alone was fixed on a copy, `told_apart` says what was seen, and the alarms that went away with it are kept as well.
 
     A finding of a report that was just made knows the session that found it, so that its remedies can be tried; one
     that was read from a file does not.
@@ -86,6 +86,10 @@ class Finding:
     quotes: tuple[str, ...] = field(default=(), repr=False)
     verifications: list[Verification] = field(default_factory=list, compare=False, repr=False)
     session: Session | None = field(default=None, compare=False, repr=False)
+    step: int | None = None
+    outcome: str = ""
+    told_apart: str = ""
+    cures: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a severity that nobody would know how to rank."""
@@ -143,6 +147,10 @@ class Finding:
             "exhibit": self.exhibit.to_dict() if self.exhibit is not None else None,
             "quotes": [plain(quote) for quote in self.quotes],
             "verifications": [verification.to_dict() for verification in self.verifications],
+            "step": self.step,
+            "outcome": self.outcome,
+            "told_apart": plain(self.told_apart),
+            "cures": None if self.cures is None else list(self.cures),
         }
 
     @classmethod
@@ -159,6 +167,10 @@ class Finding:
             check=data["check"],
             quotes=tuple(data.get("quotes", ())),
             verifications=[Verification.from_dict(item) for item in data.get("verifications", ())],
+            step=data.get("step"),
+            outcome=data.get("outcome", ""),
+            told_apart=data.get("told_apart", ""),
+            cures=None if data.get("cures") is None else tuple(data["cures"]),
         )
 
 
@@ -171,6 +183,7 @@ class Result:
     findings: tuple[Finding, ...] = ()
     reason: str = ""
     seconds: float = 0.0
+    left_out: LeftOut = ""
 
     def __str__(self) -> str:
         """Give the status with the reason behind it."""
@@ -179,13 +192,12 @@ class Result:
     @property
     def was_stopped(self) -> bool:
         """Whether the run was stopped before this check had its turn."""
-        return self.status == "skipped" and self.reason in _STOPPED
+        return self.left_out == "stopped"
 
     @property
     def is_undone(self) -> bool:
         """Whether the check did not run to its end, which says nothing about whether it applies."""
-        left = self.reason in (LEFT_OUT, SKIPPED_BY_USER) or self.reason.endswith(UNDECIDED)
-        return self.was_stopped or (self.status == "skipped" and left)
+        return bool(self.left_out)
 
     def with_findings(self, findings: tuple[Finding, ...]) -> Result:
         """Give the same result with its findings exchanged."""
@@ -198,6 +210,7 @@ class Result:
             "status": self.status,
             "reason": plain(self.reason),
             "seconds": round(self.seconds, 6),
+            "left_out": self.left_out,
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
@@ -209,5 +222,6 @@ class Result:
             status=data["status"],
             reason=data["reason"],
             seconds=data["seconds"],
+            left_out=data.get("left_out", ""),
             findings=tuple(Finding.from_dict(item) for item in data["findings"]),
         )

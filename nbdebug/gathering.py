@@ -40,7 +40,8 @@ class Gathering:
                 return report
             heard = self.meeting.hear("report", max(PATIENCE, 2 * report.seconds))
         except KeyboardInterrupt:
-            return replace(report, notes=[*report.notes, "Interrupted while waiting for the other ranks."])
+            notes = [*report.notes, "Interrupted while waiting for the other ranks."]
+            return replace(report, notes=notes, stopped="interrupted")
         except (RuntimeError, OSError) as error:  # the store is gone with the process that held it
             return replace(report, notes=[*report.notes, f"The other ranks cannot be reached: {error}."])
         for rank in sorted(heard):
@@ -93,4 +94,6 @@ def _joined(report: Report, other: Report, rank: int) -> Report:
 
 
 def _with(result: Result, more: list[Finding]) -> Result:
-    return replace(result, status="found", reason="", findings=(*result.findings, *more)) if more else result
+    return (
+        replace(result, status="found", reason="", left_out="", findings=(*result.findings, *more)) if more else result
+    )

@@ -6,11 +6,13 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from nbdebug.finding import Finding, Result
 
-__all__ = ["Event", "Journal"]
+__all__ = ["Event", "Journal", "Stopped"]
+
+Stopped = Literal["", "interrupted", "cancelled", "out of time"]  # what ended a run before its end; empty: nothing did
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Journal:
         self._results: dict[str, Result] = {}
         self._listeners: list[Callable[[Event], Any]] = []
         self._lock = threading.RLock()
-        self.notes: list[str] = []
+        self._notes: list[str] = []
+        self.stopped: Stopped = ""
+        self._stop_note = ""
         self.symptom = ""
         self._answers: dict[str, Any] = {}
 
@@ -63,13 +67,24 @@ class Journal:
     def note(self, text: str) -> None:
         """Keep one sentence that the report has to say, once."""
         with self._lock:
-            if text not in self.notes:
-                self.notes.append(text)
+            if text not in self._notes:
+                self._notes.append(text)
 
-    def retract(self, beginning: str) -> None:
-        """Drop the notes that begin with these words, because they no longer hold."""
+    @property
+    def notes(self) -> list[str]:
+        """The sentences that the report has to say; that the run was stopped comes last."""
         with self._lock:
-            self.notes[:] = [note for note in self.notes if not note.startswith(beginning)]
+            return [*self._notes, self._stop_note] if self._stop_note else list(self._notes)
+
+    def stop(self, kind: Stopped, reason: str) -> None:
+        """Keep that the run was stopped, and why; the next run takes it back with `resume`."""
+        with self._lock:
+            self.stopped, self._stop_note = kind, f"The run was stopped: {reason}."
+
+    def resume(self) -> None:
+        """Forget that an earlier run was stopped, which says nothing about the next one."""
+        with self._lock:
+            self.stopped, self._stop_note = "", ""
 
     def write(self, result: Result) -> None:
         """Keep a result, in place of an older one of the same check, and tell everybody."""

@@ -7,10 +7,7 @@ from dataclasses import replace
 
 from nbdebug.finding import SEVERITIES, Finding
 
-__all__ = ["CURES", "TOLD", "folded", "ranked"]
-
-TOLD = "told apart"  # in a finding's evidence: what was seen when it alone was cured on a copy, in words
-CURES = "cures alone"  # in a finding's evidence: the alarms that went when it alone was cured on a copy
+__all__ = ["folded", "ranked"]
 
 
 def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
@@ -26,14 +23,14 @@ def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
         replace(f, explains=tuple(check for check in f.explains if check in found and check != f.check))
         for f in findings
     ]
-    one_helped = any(f.evidence.get(CURES) for f in actual)
+    one_helped = any(f.cures for f in actual)
     symptoms = {check for f in actual if f.is_alarm for check in f.explains}
     return sorted(
         actual,
         key=lambda f: (
             not f.is_alarm,
             f.check in symptoms and not _explains_back(f, actual),
-            one_helped and f.evidence.get(CURES) == [],
+            one_helped and f.cures == (),
             SEVERITIES.index(f.severity),
             place.get(f.check, len(place)),
         ),

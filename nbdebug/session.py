@@ -11,17 +11,15 @@ from nbdebug.control import Control
 from nbdebug.decision_tree import checked_answer, checked_answers, find_symptom
 from nbdebug.errors import BadInput, Cancelled, CopyNotIsolated, NotApplicable, OutOfTime, TwinRefused, described
 from nbdebug.evidence import TrialRun
-from nbdebug.finding import INTERRUPTED, LEFT_OUT, UNDECIDED, Finding, Result, Status
-from nbdebug.journal import Event, Journal
+from nbdebug.finding import Finding, LeftOut, Result, Status
+from nbdebug.journal import Event, Journal, Stopped
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin, guarded, interrupts_held, make_twin
 from nbdebug.twin.isolation import refuse_leaking
 from nbdebug.twin.witness import Witness
 
-__all__ = ["LEFT_OUT", "STOPPED", "Missing", "Session"]
-
-STOPPED = "The run was stopped: "  # the beginning of a note
+__all__ = ["Missing", "Session"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,7 @@ class Missing:
 
     status: Status
     reason: str
+    left_out: LeftOut = ""
 
 
 class Session:
@@ -100,10 +99,11 @@ class Session:
                     self.run_check(left[0])
                     left.pop(0)
         except (KeyboardInterrupt, Cancelled, OutOfTime) as stop:
-            reason = _why_stopped(stop)
+            kind = _what_stopped(stop)
+            reason = str(stop) or kind
             for check in left:
-                self.journal.write(Result(check, "skipped", reason=reason))
-            self.journal.note(f"{STOPPED}{reason}.")
+                self.journal.write(Result(check, "skipped", reason=reason, left_out="stopped"))
+            self.journal.stop(kind, reason)
             if self.control.insisted.is_set():
                 raise
         finally:
@@ -149,7 +149,7 @@ class Session:
         for name, need in spec.needs.items():
             found = self._supply(need)
             if isinstance(found, Missing):
-                return Result(spec.id, found.status, reason=found.reason)
+                return Result(spec.id, found.status, reason=found.reason, left_out=found.left_out)
             arguments[name] = found
         try:
             said = spec.function(**arguments, **self.thresholds.get(spec.id, {}))
@@ -162,7 +162,7 @@ class Session:
 
     def _supply(self, need: Need) -> Any:
         found = self._lookup(need.kind)
-        if need.optional and isinstance(found, Missing) and found.status == "skipped" and found.reason != LEFT_OUT:
+        if need.optional and isinstance(found, Missing) and found.status == "skipped" and found.left_out != "quick":
             return None  # what a quick run leaves out might have calmed: without it nothing is said
         return found
 
@@ -174,7 +174,7 @@ class Session:
             if spec is None:
                 return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
             if self.control.quick and not spec.is_quick:
-                return Missing("skipped", LEFT_OUT)
+                return Missing("skipped", "left out by quick=True", "quick")
             self._evidence[kind] = self._experiment(spec)
         return self._evidence[kind]
 
@@ -207,7 +207,8 @@ class Session:
         except OutOfTime:
             if self.control.is_over:
                 raise
-            return Missing("skipped", f"the probe {spec.name} {UNDECIDED}")
+            reason = f"the probe {spec.name} reached its time limit before its answer was clear"
+            return Missing("skipped", reason, "time")
         except Exception as error:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
@@ -249,5 +250,6 @@ def _signed(finding: Any, spec: CheckSpec) -> Finding:
     return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
 
 
-def _why_stopped(stop: BaseException) -> str:
-    return INTERRUPTED if isinstance(stop, KeyboardInterrupt) else str(stop)
+def _what_stopped(stop: BaseException) -> Stopped:
+    kinds: dict[type, Stopped] = {KeyboardInterrupt: "interrupted", OutOfTime: "out of time"}
+    return kinds.get(type(stop), "cancelled")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -41,3 +42,13 @@ def _private_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Itera
     before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
     yield
     tempfile.tempdir = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_are_heard() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt: a shell makes what it starts in the background ignore it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -37,7 +37,7 @@ def watched(
     fixed: torch.Tensor | None = None,
 ) -> dict[str, Recording]:
     """Train in a plain loop under watch, changing a batch where that is the illness, and give the recording."""
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         if fixed is not None:
             nbdebug.follow_predictions(live, fixed, every=max(1, steps // 30))
         for step, batch in zip(range(steps), endless(digits() if batches is None else batches), strict=False):

@@ -15,7 +15,7 @@ import nbdebug
 from nbdebug.control import Control
 from nbdebug.errors import BadInput
 from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
-from nbdebug.session import LEFT_OUT, Session
+from nbdebug.session import Session
 from nbdebug.subject import Subject
 from tests import clinic
 
@@ -31,10 +31,10 @@ def setup(*layers: nn.Module) -> dict[str, Any]:
 def test_what_trains_is_left_out_and_said_so() -> None:
     """Every check has a result; those that need a training say why there is none."""
     report = nbdebug.diagnose(**setup(), quick=True, progress=False)
-    reasons = {result.check: result.reason for result in report.results}
-    assert set(reasons) == set(nbdebug.list_checks())
+    left_out = {result.check: result.left_out for result in report.results}
+    assert set(left_out) == set(nbdebug.list_checks())
     for check in ("batch-not-memorised", "learning-rate-too-high", "labels-unrelated-to-inputs", "train-eval-gap"):
-        assert reasons[check] == LEFT_OUT
+        assert left_out[check] == "quick"
     assert not {"overfit_one_batch", "short_run", "baselines"} & set(report.timings)
     assert report.result("forward-fails").status == report.result("softmax-before-cross-entropy").status == "clean"
 
@@ -69,7 +69,7 @@ def test_what_can_do_without_is_left_out_too() -> None:
     known.add_check(CheckSpec("hasty", lambda slow: [nbdebug.Finding("Alarm.")], {"slow": Need(Slow, True)}, {}))
     made = setup()
     session = Session(Subject(made["model"], made["loader"]), control=Control(quick=True), known=known)
-    assert session.run(["hasty"])[0].reason == LEFT_OUT
+    assert session.run(["hasty"])[0].left_out == "quick"
     assert Session(Subject(made["model"], made["loader"]), known=known).run(["hasty"])[0].status == "found"
 
 

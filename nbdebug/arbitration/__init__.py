@@ -17,7 +17,7 @@ from nbdebug.evidence import Overfit
 from nbdebug.finding import Finding
 from nbdebug.journal import Event
 from nbdebug.progress import progress_line
-from nbdebug.ranking import TOLD, ranked
+from nbdebug.ranking import ranked
 from nbdebug.session import Session
 from nbdebug.subject import Subject
 from nbdebug.twin import interrupts_held
@@ -154,7 +154,8 @@ def _write_untold(session: Session, check: str) -> None:
     """Keep that it was tried in vain, so that it is not offered again."""
     for result in session.journal.results:
         if result.check == check:
-            kept = [replace(f, evidence={**f.evidence, TOLD: "It could not be fixed alone."}) for f in result.findings]
+            seen = "It could not be fixed alone."
+            kept = [replace(f, evidence={**f.evidence, "told apart": seen}, told_apart=seen) for f in result.findings]
             session.journal.write(result.with_findings(tuple(kept)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nbdebug.arbitration.rivals import MOST_RIVALS, listed, outcomes_in, rivals_in, worth_asking
 from nbdebug.evidence import Overfit
-from nbdebug.ranking import CURES, TOLD, ranked
+from nbdebug.ranking import ranked
 from nbdebug.session import Session
 
 __all__ = ["Experiment", "planned", "seconds_for"]
@@ -44,10 +44,10 @@ def planned(session: Session, order: Sequence[str]) -> Experiment | None:
     """
     findings = ranked(session.journal.findings, order)
     outcomes = outcomes_in(findings)
-    if not outcomes or any(set(f.evidence.get(CURES, ())) & set(outcomes) for f in findings):
+    if not outcomes or any(set(f.cures or ()) & set(outcomes) for f in findings):
         return None
     rivals = rivals_in(findings)[:MOST_RIVALS]
-    tried = {finding.check for finding in findings if TOLD in finding.evidence}
+    tried = {finding.check for finding in findings if finding.told_apart}
     causes = [rival.check for rival in rivals]
     plans = []
     for rival in rivals:

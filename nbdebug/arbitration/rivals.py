@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nbdebug.finding import Finding
-from nbdebug.ranking import CURES, TOLD, folded
+from nbdebug.ranking import folded
 from nbdebug.remedy import Remedy
 
 __all__ = [
@@ -133,7 +133,9 @@ def _with(finding: Finding, trial: Trial | None, cured_by_one: set[str]) -> Find
     explains = [check for check in (*finding.explains, *trial.gone) if check not in disproved]
     return replace(
         finding,
-        evidence={**finding.evidence, TOLD: f"{trial}.", CURES: list(trial.gone)},
+        evidence={**finding.evidence, "told apart": f"{trial}.", "cures alone": list(trial.gone)},
+        told_apart=f"{trial}.",
+        cures=trial.gone,
         explains=tuple(dict.fromkeys(explains)),
     )
 

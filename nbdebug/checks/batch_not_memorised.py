@@ -60,4 +60,5 @@ def batch_not_memorised(overfit: Overfit) -> Iterator[Finding]:
             "source": "Full Stack Deep Learning, lecture 7; 37 reasons, 27",
         },
         exhibit=Lines.of_losses(curves, "Loss on a single batch"),
+        outcome=curve.outcome,
     )

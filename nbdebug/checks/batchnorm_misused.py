@@ -10,6 +10,8 @@ from nbdebug.registry import check
 
 __all__ = ["batchnorm_misused"]
 
+LAST_BATCH, MOMENTUM = "drop-last-batch", "norm-momentum"  # patches that only fit one kind of misuse
+
 
 @check(explains=("train-eval-gap", "batch-not-memorised"))
 def batchnorm_misused(
@@ -38,7 +40,7 @@ def batchnorm_misused(
     ]
     if stuck:
         says = "never updates its running statistics: they stay at 0 and 1 in training mode"
-        yield _finding(stuck, says, "bug", "momentum", stuck[0].momentum, 0.0)
+        yield _finding(stuck, says, "bug", "momentum", stuck[0].momentum, 0.0, MOMENTUM)
     too_fast = [
         layer for layer in active if layer.momentum is not None and momentum <= layer.momentum <= 1 and layer.moves
     ]
@@ -46,7 +48,7 @@ def batchnorm_misused(
         says = (
             f"has momentum {too_fast[0].momentum:g}, so its running statistics are almost those of the last batch alone"
         )
-        yield _finding(too_fast, says, "suspect", "momentum", too_fast[0].momentum, momentum)
+        yield _finding(too_fast, says, "suspect", "momentum", too_fast[0].momentum, momentum, MOMENTUM)
     frozen = [
         layer for layer in active if norms.handed_training and not layer.training and layer.default and layer.moves
     ]
@@ -64,14 +66,20 @@ def _small_batches(norms: Norms) -> Iterator[Finding]:
         yield _finding(training, says, "bug" if training[0].values <= 1 else "suspect", "batch size", 1, 2)
     elif norms.last_batch == 1 and norms.single_fails:
         says = f"gets a single sample in the last batch of every epoch and fails ({norms.single_fails})"
-        yield _finding(training, says, "bug", "last batch", 1, 2)
+        yield _finding(training, says, "bug", "last batch", 1, 2, LAST_BATCH)
     elif norms.batch_size < 4 and min(layer.values for layer in training) < 4:
         says = f"normalizes over only {min(layer.values for layer in training)} values per channel"
         yield _finding(training, says, "note", "values", min(layer.values for layer in training), 4)
 
 
 def _finding(
-    layers: list[NormFacts], says: str, severity: Severity, what: str, value: float | None, limit: float
+    layers: list[NormFacts],
+    says: str,
+    severity: Severity,
+    what: str,
+    value: float | None,
+    limit: float,
+    patch: str = "",
 ) -> Finding:
     more = f" (and {len(layers) - 1} more)" if len(layers) > 1 else ""
     return Finding(
@@ -88,12 +96,12 @@ def _finding(
             Remedy(
                 "Drop the incomplete last batch.",
                 "DataLoader(…, drop_last=True)",
-                Patch("drop-last-batch") if what == "last batch" else None,
+                Patch(LAST_BATCH) if patch == LAST_BATCH else None,
             ),
             Remedy(
                 "Set the momentum to 0.1.",
                 "nn.BatchNorm2d(channels, momentum=0.1)",
-                Patch("norm-momentum") if what == "momentum" else None,
+                Patch(MOMENTUM) if patch == MOMENTUM else None,
             ),
             Remedy("Replace BatchNorm with GroupNorm.", "nn.GroupNorm(8, channels)", Patch("group-norm")),
         ),

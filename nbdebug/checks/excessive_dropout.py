@@ -29,10 +29,12 @@ def excessive_dropout(
 
     What to try: use 0.1 to 0.5; nn.Dropout(p) drops with probability p.
     """
-    sure = [place for place in dropped.places if place.share - 3 * place.error > share - 0.03]
-    for place in sure[:1]:
-        if place.share < share:
+    told: set[str] = set()
+    for place in dropped.places:
+        sure = place.share >= share and place.share - 3 * place.error > share - 0.03
+        if not sure or not place.is_source or place.path in told:
             continue
+        told.add(place.path)  # once, however often the module is called
         yield Finding(
             f"Dropout zeroes {place.share:.0%} of the values at `{place.path}` in training mode.",
             where=place.path,

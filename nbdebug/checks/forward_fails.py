@@ -34,7 +34,7 @@ def forward_fails(trial: TrialRun) -> Iterator[Finding]:
             "error": failure.error,
             "source line": failure.source,
             "shapes": [list(shape) for shape in failure.input_shapes],
-            "what would fit": list(failure.fits),
+            "what would fit": [fit.says for fit in failure.fits],
             "the batch was read as": failure.batch,
             "threshold": "none",
             "source": "an exception",
@@ -44,7 +44,7 @@ def forward_fails(trial: TrialRun) -> Iterator[Finding]:
 
 
 def _remedies(failure: TrialRun) -> tuple[Remedy, ...]:
-    fits = tuple(Remedy(f"Use {fit}.", "" if "it is" in fit else fit) for fit in failure.fits)
+    fits = tuple(Remedy(f"Use {fit.says}.", fit.code) for fit in failure.fits)
     if not fits or failure.kind not in ("shape", "dtype"):  # a tested fix is better than general advice
         fits += tuple(Remedy(says, code) for says, code in failure.advice)
     if not failure.misread:
@@ -79,7 +79,7 @@ def _details(failure: TrialRun) -> str:
     """Return what is known beyond the exception: a possible fix, the cause and the line."""
     parts = []
     if failure.fits:
-        parts.append(f"Possible fix: {' or '.join(failure.fits)}")
+        parts.append(f"Possible fix: {' or '.join(fit.says for fit in failure.fits)}")
     if failure.detail:
         is_word = failure.detail.split()[0].isalpha()  # and not an identifier, which keeps its case
         parts.append(failure.detail[0].upper() + failure.detail[1:] if is_word else failure.detail)

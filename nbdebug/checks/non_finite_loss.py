@@ -48,6 +48,7 @@ def non_finite_loss(values: FirstBadValue) -> Iterator[Finding]:
             "source": "37 reasons, 37",
         },
         remedies=_remedies(values),
+        step=values.step,
     )
 
 

@@ -36,11 +36,8 @@ def saturated_units(
     """
     bounded = [layer for layer in activity.layers if layer.bounded]
     if not bounded:
-        why = (
-            "single units are not recorded during training; nbdebug.diagnose measures them"
-            if activity.unit != "samples"
-            else NONE_SEEN
-        )
+        recorded = "single units are not recorded during training; nbdebug.diagnose measures them"
+        why = recorded if activity.is_watched else NONE_SEEN
         raise NotApplicable(why)
     for layer in bounded:
         if layer.units >= least_units and layer.saturated > share * layer.units:

@@ -51,7 +51,7 @@ def schedule_reaches_zero(
     """
     highest = max(schedule.rates)
     if highest <= 0:
-        yield _finding(schedule, 0, "is zero from the start", "bug")
+        yield _finding(schedule, 0, f"never rises above {highest:g}", "bug")
         return
     low = next(
         (i for i, rate in enumerate(schedule.rates) if i and rate < nothing * highest and _stays(schedule, i, nothing)),
@@ -86,6 +86,7 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
             "source": "37 reasons, 36",
         },
         remedies=_remedies(schedule, step),
+        step=step if schedule.places else None,
         exhibit=Lines(
             (("learning rate", tuple(map(float, schedule.places or range(shown))), schedule.rates[:shown]),),
             title=f"Learning rate per {'step' if schedule.places else 'scheduler step'}",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence import EPS_STORED, OptimizerFacts
+from nbdebug.evidence import EPS_STORED, GroupRate, OptimizerFacts
 from nbdebug.finding import Finding, Patch, Remedy
 from nbdebug.registry import check
 
@@ -21,21 +21,35 @@ USUAL = {
     "dampening": (0.0, 0.99, 0.0),
 }
 
+CONSEQUENCES = (  # of a training whose weights do not move, or move up
+    "step-never-taken",
+    "schedule-reaches-zero",
+    "batch-not-memorised",
+    "worse-than-baseline",
+    "update-ratio-off",
+    "loss-flat",
+    "loss-diverges",
+    "give-it-time",
+)
+
 
 @check(explains=("batch-not-memorised",))
 def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
     """An optimizer setting is outside the range that is known to train networks.
 
-    nbdebug reads betas, eps, momentum, alpha and dampening of every parameter group, and rounds eps to the precision of
-    the parameters.
+    nbdebug reads learning rate, betas, eps, momentum, alpha and dampening of every parameter group, and rounds eps to
+    the precision of the parameters. A learning rate of 0 or below counts only where neither the scheduler, nor the one
+    that the optimizer was made with, nor your train_step raises it.
 
-    Why it matters: a typo (0.09 for 0.9, 1e8 for 1e-8) does not raise an error; it only prevents learning. An eps that
-    half precision rounds to zero no longer prevents a division by zero where the gradient is zero.
+    Why it matters: a typo (0.09 for 0.9, 1e8 for 1e-8) does not raise an error; it only prevents learning. With a
+    learning rate of 0 no step changes a weight; with a negative one each step increases the loss. An eps that half
+    precision rounds to zero no longer prevents a division by zero where the gradient is zero.
 
     What to try: leave everything but the learning rate at its default until the model learns.
     """
     if optimizer.assumed:
         raise NotApplicable("no optimizer was given")
+    yield from _rates(optimizer)
     for index, group in enumerate(optimizer.groups):
         if group.get("eps", 0.0) > 0 == group.get(EPS_STORED):
             yield _lost_eps(optimizer.name, index, group["eps"])
@@ -57,6 +71,71 @@ def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
                     ),
                 ),
             )
+
+
+def _rates(optimizer: OptimizerFacts) -> Iterator[Finding]:
+    """Yield what is wrong with the learning rates: all of them is a bug, one among others may be meant."""
+    off = [rate for rate in optimizer.rates if rate.trains_nothing]
+    if off and len(off) == len(optimizer.rates):
+        if not (optimizer.has_scheduler and any(rate.made_with > 0 for rate in off)):  # see schedule-reaches-zero
+            yield _no_rate(optimizer, off)
+        return
+    usual = _usual_rate(optimizer.groups[0])
+    for rate in off:
+        held = f"its {rate.parameters} parameter{'s' * (rate.parameters > 1)}"
+        yield Finding(
+            f"The learning rate of param_groups[{rate.index}] is {rate.now:g}: {_effect(rate, held)}.",
+            where=f"optimizer.param_groups[{rate.index}]",
+            severity="note" if rate.peak == 0 else "suspect",
+            evidence=_rate_evidence([rate]),
+            remedies=(
+                Remedy(
+                    "If these parameters are meant to be frozen, say so, which also saves their gradients.",
+                    f'for p in optimizer.param_groups[{rate.index}]["params"]:\n    p.requires_grad_(False)',
+                ),
+                Remedy("Otherwise give the group a rate.", f'optimizer.param_groups[{rate.index}]["lr"] = {usual:g}'),
+            ),
+        )
+
+
+def _no_rate(optimizer: OptimizerFacts, off: Sequence[GroupRate]) -> Finding:
+    usual = _usual_rate(optimizer.groups[0])
+    worst = min(off, key=lambda rate: rate.now)
+    all_groups = f" in all {len(off)} parameter groups" if len(off) > 1 else ""
+    raised = "its scheduler never raises it" if optimizer.has_scheduler else "nothing that was passed raises it"
+    return Finding(
+        f"The learning rate of {optimizer.name} is {worst.now:g}{all_groups} and {raised}: "
+        f"{_effect(worst, 'the weights')}.",
+        where="optimizer" if len(off) > 1 else f"optimizer.param_groups[{off[0].index}]",
+        evidence=_rate_evidence(off),
+        remedies=(
+            Remedy(
+                "Set a learning rate above 0.",
+                f'for group in optimizer.param_groups:\n    group["lr"] = {usual:g}',
+                None if optimizer.has_scheduler else Patch("set-optimizer-option", {"option": "lr", "value": usual}),
+            ),
+            Remedy("If your own loop sets it, pass that as scheduler= or train_step=."),
+        ),
+        explains=CONSEQUENCES,
+    )
+
+
+def _usual_rate(group: Mapping[str, float]) -> float:
+    """Return a rate to begin with: that of Adam where gradients are divided by their size, else those of SGD."""
+    return 1e-3 if "eps" in group else 1e-2 if group.get("momentum") else 0.1
+
+
+def _effect(rate: GroupRate, what: str) -> str:
+    return f"no step changes {what}" if rate.peak == 0 else f"each step moves {what} so that the loss increases"
+
+
+def _rate_evidence(off: Sequence[GroupRate]) -> dict[str, object]:
+    return {
+        "learning rates": [rate.now for rate in off],
+        "highest to come": [rate.peak for rate in off],
+        "threshold": "above 0",
+        "source": "the update rule",
+    }
 
 
 def _lost_eps(optimizer: str, index: int, eps: float) -> Finding:

@@ -75,7 +75,7 @@ def _explaining(
 ) -> Iterator[tuple[Step, str]]:
     """Yield the steps whose checks could explain a bug that was found, the most likely first."""
     for bug in (f for f in found if f.severity == "bug"):
-        lead = AFTER_MEMORISING.get(str(bug.evidence.get("outcome", "")), Lead((), ""))
+        lead = AFTER_MEMORISING.get(bug.outcome, Lead((), ""))
         hopeful = [
             step
             for step, _ in open_steps

@@ -59,6 +59,7 @@ class UnitActivity:
     all_seen: bool
     unit: str = "samples"
     learns: bool = False
+    is_watched: bool = False  # by looks at a real training, which take single units
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class DroppedShare:
     path: str
     share: float
     error: float  # one standard deviation of the share
+    is_source: bool = True  # False where the values were dropped earlier, and this place only receives them
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 from nbdebug.errors import NotApplicable
 
-__all__ = ["EPS_STORED", "Clipping", "Loop", "LoopFacts", "LoopStep", "LostPasses", "OptimizerFacts", "Schedule"]
+__all__ = [
+    "EPS_STORED",
+    "Clipping",
+    "GroupRate",
+    "Loop",
+    "LoopFacts",
+    "LoopStep",
+    "LostPasses",
+    "OptimizerFacts",
+    "Schedule",
+]
 
 EPS_STORED = "eps as stored"
 
@@ -114,6 +124,23 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class GroupRate:
+    """The learning rate of one parameter group: now, and the highest that is known to come (None: not known)."""
+
+    index: int
+    now: float
+    peak: float | None
+    made_with: float  # as a scheduler noted it; 0 where there was none
+    parameters: int  # tensors that require a gradient
+    ascends: bool = False  # maximize=True, with which a negative rate descends
+
+    @property
+    def trains_nothing(self) -> bool:
+        """Return whether its steps change nothing, or go the wrong way, for the whole training."""
+        return self.peak is not None and (self.peak == 0 or (self.peak < 0) != self.ascends)
+
+
+@dataclass(frozen=True)
 class OptimizerFacts:
     """The settings of the optimizer, one dict of plain numbers for each parameter group.
 
@@ -123,3 +150,5 @@ class OptimizerFacts:
     name: str
     groups: tuple[dict[str, float], ...]
     assumed: bool
+    rates: tuple[GroupRate, ...] = ()  # of the groups that have something to train
+    has_scheduler: bool = False

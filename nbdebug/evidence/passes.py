@@ -6,7 +6,20 @@ from dataclasses import dataclass
 
 from nbdebug.evidence.tensors import TensorFacts
 
-__all__ = ["BatchMixing", "BatchOrder", "FirstPass", "LayerFacts", "ParameterFacts", "Task", "TrialRun"]
+__all__ = ["BatchMixing", "BatchOrder", "FirstPass", "LayerFacts", "ParameterFacts", "Suggestion", "Task", "TrialRun"]
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What would make a failing call run: in words, and as code where it can be written down as such."""
+
+    says: str
+    code: str = ""
+
+    @classmethod
+    def of_code(cls, code: str) -> Suggestion:
+        """Return a suggestion that needs no other words than its code."""
+        return cls(code, code)
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,7 @@ class TrialRun:
     module: str = ""
     input_shapes: tuple[tuple[int, ...], ...] = ()
     input_dtypes: tuple[str, ...] = ()
-    fits: tuple[str, ...] = ()
+    fits: tuple[Suggestion, ...] = ()
     detail: str = ""
     source: str = ""
     batch: str = ""

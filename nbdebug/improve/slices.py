@@ -19,6 +19,14 @@ SHARE = 0.02  # of all samples: what is smaller matters little
 
 
 @dataclass(frozen=True)
+class Feature:
+    """A column that slices can be made of; `is_level` where it is 1 for one level of something and else 0."""
+
+    name: str
+    is_level: bool = False
+
+
+@dataclass(frozen=True)
 class Slice:
     """One part of the data: its size, its error, its share of all errors, and how likely chance alone gives that."""
 
@@ -84,7 +92,7 @@ def _levels(keys: np.ndarray) -> list[tuple[str, np.ndarray]]:
 
 def found_slices(scores: Scores, more: Mapping[str, Any] | None = None, most: int = 5) -> list[Slice]:
     """Find the slices with the worst error: a small tree on one half of the samples, judged on the other half."""
-    rows, names = _features(scores, more or {})
+    rows, features = _features(scores, more or {})
     count = len(scores.errors)
     if rows.shape[1] == 0 or count < 4 * LEAST:
         return []
@@ -101,58 +109,62 @@ def found_slices(scores: Scores, more: Mapping[str, Any] | None = None, most: in
         held = _slice("", leaves == leaf, scores.errors[judge])
         if held.size >= LEAST // 2 and held.p_value < 0.01 / len(np.unique(leaves)) and held.error > scores.mean:
             members = tree.apply(rows) == leaf
-            whole = _slice(_path(tree.tree_, int(leaf), names), members, scores.errors)
-            rule = partial(_in_leaf, tree, int(leaf), names)
+            whole = _slice(_path(tree.tree_, int(leaf), features), members, scores.errors)
+            rule = partial(_in_leaf, tree, int(leaf), features)
             found.append(Slice(whole.name, members, held.error, whole.share, held.p_value, rule))
     return sorted(found, key=lambda part: -part.error)[:most]
 
 
-def _in_leaf(tree: Any, leaf: int, names: Sequence[str], scores: Scores) -> np.ndarray | None:
+def _in_leaf(tree: Any, leaf: int, features: Sequence[Feature], scores: Scores) -> np.ndarray | None:
     """Say which samples of other data are in a slice that was found; None where they have other columns."""
     rows, others = _features(scores, {})
-    members: np.ndarray | None = tree.apply(rows) == leaf if list(others) == list(names) else None
+    members: np.ndarray | None = tree.apply(rows) == leaf if list(others) == list(features) else None
     return members
 
 
-def _features(scores: Scores, more: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:
+def _features(scores: Scores, more: Mapping[str, Any]) -> tuple[np.ndarray, list[Feature]]:
     """Give what slices can be made of: the inputs' columns, summaries of wide inputs, the label, the user's columns."""
     blocks: list[np.ndarray] = []
-    names: list[str] = []
+    features: list[Feature] = []
     if scores.rows is not None and scores.rows.shape[1]:
         if scores.rows.shape[1] <= 100:
             blocks.append(scores.rows)
-            names += list(scores.columns)
+            features += [Feature(name) for name in scores.columns]
         else:
             blocks.append(np.stack([scores.rows.mean(1), scores.rows.std(1), scores.rows.max(1)], 1))
-            names += ["mean of the input", "standard deviation of the input", "maximum of the input"]
+            features += [
+                Feature("mean of the input"),
+                Feature("standard deviation of the input"),
+                Feature("maximum of the input"),
+            ]
     if scores.targets is not None:
         classes = np.unique(scores.targets)[:50]
         blocks.append((scores.targets[:, None] == classes[None]).astype(float))
-        names += [f"label {label}" for label in classes]
+        features += [Feature(f"label {label}", is_level=True) for label in classes]
     for name, values in more.items():
         column = np.asarray(values)[scores.indices]
         if np.issubdtype(column.dtype, np.number) or column.dtype == bool:
             blocks.append(column.astype(float)[:, None])
-            names.append(name)
+            features.append(Feature(name))
         else:
             levels = np.unique(column.astype(str))[:20]
             blocks.append((column.astype(str)[:, None] == levels[None]).astype(float))
-            names += [f"{name} = {level}" for level in levels]
-    return (np.concatenate(blocks, 1) if blocks else np.zeros((len(scores.errors), 0))), names
+            features += [Feature(f"{name} = {level}", is_level=True) for level in levels]
+    return (np.concatenate(blocks, 1) if blocks else np.zeros((len(scores.errors), 0))), features
 
 
-def _path(tree: Any, leaf: int, names: Sequence[str]) -> str:
+def _path(tree: Any, leaf: int, features: Sequence[Feature]) -> str:
     """Say in words which conditions lead to a leaf."""
     words: list[str] = []
     node = leaf
     while node:
         left = np.flatnonzero(tree.children_left == node)
         parent = int(left[0]) if len(left) else int(np.flatnonzero(tree.children_right == node)[0])
-        name, edge = names[tree.feature[parent]], tree.threshold[parent]
-        if edge == 0.5 and (" = " in name or name.startswith("label ")):
-            words.append(f"not {name}" if len(left) else name)
+        feature, edge = features[tree.feature[parent]], tree.threshold[parent]
+        if feature.is_level:
+            words.append(f"not {feature.name}" if len(left) else feature.name)
         else:
-            words.append(f"{name} {'≤' if len(left) else '>'} {edge:.4g}")
+            words.append(f"{feature.name} {'≤' if len(left) else '>'} {edge:.4g}")
         node = parent
     return " and ".join(reversed(words))
 

@@ -11,6 +11,12 @@ from nbdebug.report import Report
 
 __all__ = ["link_of", "linked"]
 
+ROLES = {
+    **dict.fromkeys(("batch", "loader", "sample", "label", "labels", "target", "targets", "column"), "loader"),
+    **dict.fromkeys(("loss", "loss_fn"), "loss_fn"),
+    "optimizer": "optimizer",
+}
+
 
 def linked(report: Report, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Give each finding with its line: the one that made the place, or else the variable that it is about."""
@@ -20,7 +26,7 @@ def linked(report: Report, names: Mapping[str, str]) -> list[dict[str, Any]]:
             "severity": finding.severity,
             "says": finding.says,
             "where": finding.where,
-            **link_of(report.places.get(finding.where), names.get(_role(finding.where), names.get("model", ""))),
+            **link_of(report.places.get(finding.where), _name(finding.where, report, names)),
         }
         for finding in report.findings
     ]
@@ -30,13 +36,12 @@ def link_of(place: Place | None, name: str) -> dict[str, Any]:
     """Give what leads to a line: the cell's number with the line and its text, a file, or the name of a variable."""
     if place is None:
         return {"cell": None, "line": None, "text": "", "file": "", "name": name}
-    cell = re.fullmatch(r"cell \[(\d+)\]", place.file)
-    file = "" if cell or place.file == "a cell of the notebook" else place.file
-    return {"cell": int(cell[1]) if cell else None, "line": place.line, "text": place.text, "file": file, "name": name}
+    file = "" if place.in_notebook else place.file
+    return {"cell": place.cell, "line": place.line, "text": place.text, "file": file, "name": name}
 
 
-def _role(where: str) -> str:
-    """Say which argument a place belongs to; places in a batch and in the data are the loader's."""
-    if where.startswith(("batch", "loader", "sample", "label", "target", "column")):
-        return "loader"
-    return "loss_fn" if where.startswith("loss") else "optimizer" if where.startswith("optim") else "model"
+def _name(where: str, report: Report, names: Mapping[str, str]) -> str:
+    """Return the variable that a place belongs to; places in a batch and in the data are the loader's."""
+    head = re.split(r"[\s.\[(]", where, maxsplit=1)[0]  # a whole word: "batchnorm" is a layer
+    role = "model" if where in report.places else ROLES.get(head, "model")
+    return names.get(role, names.get("model", ""))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.evidence import Suggestion
 from nbdebug.postmortem.scene import Scene
 from nbdebug.subject.provenance import is_users_class
 from nbdebug.twin.mutations import held_graphs
@@ -41,13 +42,13 @@ def _second(error: str, scene: Scene) -> Found:
             return {
                 "where": path or "model",
                 "detail": f"{held[0]} keeps the autograd graph of the previous batch",
-                "fits": [f"self.{name} = self.{name}.detach()"],
+                "fits": [Suggestion.of_code(f"self.{name} = self.{name}.detach()")],
             }
     carried = [name for name, value in _variables(scene) if _has_graph(value) and not _is(value, scene.backward_of)]
     if carried:
         return {
             "detail": f"{' and '.join(carried[:3])} still {'has' if len(carried) == 1 else 'have'} an autograd graph",
-            "fits": [f"{carried[0]} = {carried[0]}.detach()"],
+            "fits": [Suggestion.of_code(f"{carried[0]} = {carried[0]}.detach()")],
         }
     return {"detail": "backward was already called on this loss"}
 
@@ -59,10 +60,10 @@ def _no_grad(error: str, scene: Scene) -> Found:
         return {
             "where": name,
             "detail": f"no parameter of {name} has requires_grad=True",
-            "fits": [f"{name}.requires_grad_(True)"],
+            "fits": [Suggestion.of_code(f"{name}.requires_grad_(True)")],
         }
     if not torch.is_grad_enabled():
-        return {"detail": "gradients are disabled", "fits": ["torch.set_grad_enabled(True)"]}
+        return {"detail": "gradients are disabled", "fits": [Suggestion.of_code("torch.set_grad_enabled(True)")]}
     lines = [line for frame, _ in scene.users for line in _lines_of(frame) if _CUTS.search(line)]
     for model in scene.models():
         lines += [line for _, line in _forward_lines(model) if _CUTS.search(line)]
@@ -88,7 +89,8 @@ def _not_a_number(error: str, scene: Scene) -> Found:
     if loss is None:
         return {}
     name = scene.name_of(loss) or "loss"
-    return {"detail": f"{name} has shape {tuple(loss.shape)}", "fits": [f"{name}.mean().backward()"]}
+    fit = Suggestion.of_code(f"{name}.mean().backward()")
+    return {"detail": f"{name} has shape {tuple(loss.shape)}", "fits": [fit]}
 
 
 def _operation(name: str) -> str:

@@ -15,7 +15,7 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.drawing import seed_all
-from nbdebug.twin import Outcome, Twin
+from nbdebug.twin import Twin
 from nbdebug.twin.births import Birth, OperationWatch, is_bad
 from nbdebug.twin.graph import NodeOwners, first_bad_node
 from nbdebug.twin.samples import runs, several_batches
@@ -70,22 +70,15 @@ def _examine(twin: Twin, batch: Batch, index: int, mode: str) -> tuple[tuple[str
         outcome = twin.run(batch)
         loss = outcome.loss
         trains = isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1
-        if bad := _forward_harm(outcome):
-            return ("forward", _trace_forward(twin, batch, index, mode, bad)), trains
+        if isinstance(loss, torch.Tensor) and is_bad(loss):  # outputs alone do not count: a loss may mask them
+            return ("forward", _trace_forward(twin, batch, index, mode, with_loss=True)), trains
         if trains and mode == "training":
             loss.backward()
             if harmed := _harmed_parameter(twin):
                 return ("backward", _trace_backward(twin, batch, index, mode, harmed)), trains
         if outcome.predicted is not None and is_bad(outcome.predicted) == "NaN":
-            return ("quiet", _trace_forward(twin, batch, index, mode, "the outputs")), trains
+            return ("quiet", _trace_forward(twin, batch, index, mode, with_loss=False)), trains
     return None, trains
-
-
-def _forward_harm(outcome: Outcome) -> str:
-    """Name what is bad in the end; outputs alone do not count, because a loss may mask them."""
-    if isinstance(outcome.loss, torch.Tensor) and is_bad(outcome.loss):
-        return "the loss"
-    return ""
 
 
 def _harmed_parameter(twin: Twin) -> str:
@@ -95,7 +88,7 @@ def _harmed_parameter(twin: Twin) -> str:
     return ""
 
 
-def _trace_forward(twin: Twin, batch: Batch, index: int, mode: str, reached: str) -> NonFinite:
+def _trace_forward(twin: Twin, batch: Batch, index: int, mode: str, *, with_loss: bool) -> NonFinite:
     """Run the batch again with the same luck and every operation watched."""
     owners, called = NodeOwners(), list[bool]()
 
@@ -112,14 +105,14 @@ def _trace_forward(twin: Twin, batch: Batch, index: int, mode: str, reached: str
     try:
         with tapped(twin.model, after=owners.after, before=before), watch:
             outcome = twin.run(batch)
-        ends = [outcome.loss, *tensors_in(outcome.output)] if reached == "the loss" else tensors_in(outcome.output)
+        ends = [*([outcome.loss] if with_loss else []), *tensors_in(outcome.output)]
         births = [watch.origin_of(t) for t in ends if isinstance(t, torch.Tensor) and is_bad(t)]
         birth = next((b for b in births if b is not None), None)
     except NbdebugError:
         raise
     except Exception:  # some operations cannot be watched; what is wrong is still said
         birth = None
-    return _said(birth, twin, index, mode, reached)
+    return _said(birth, twin, index, mode, "the loss" if with_loss else "the outputs")
 
 
 def _tell_what_is_given(watch: OperationWatch, twin: Twin, batch: Batch) -> None:

@@ -11,6 +11,7 @@ from nbdebug.probes.first_pass import require_run
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.twin import Twin
+from nbdebug.twin.schedules import rate_of
 from nbdebug.twin.training import learning_rate, scale_learning_rate, train_on
 
 __all__ = ["rate_trials"]
@@ -27,8 +28,10 @@ def rate_trials(twin: Twin, trial: TrialRun, overfit: Overfit, control: Control)
     """Train on one batch at the current learning rate, and at others if that fails."""
     require_run(trial)
     rate = learning_rate(twin)
-    if isinstance(twin.optimizer, torch.optim.LBFGS) or rate <= 0:
+    if isinstance(twin.optimizer, torch.optim.LBFGS) or any(rate_of(g) is None for g in twin.optimizer.param_groups):
         raise NotApplicable("the optimizer has no learning rate")
+    if rate <= 0:
+        raise NotApplicable("no learning rate is above 0; see unusual-optimizer")
     batch = twin.batch().head(SAMPLES)
     ratio = _update_ratio(twin.fresh(), batch)
     own = _known(overfit, ratio) or _trial(twin, batch, 1.0, control)

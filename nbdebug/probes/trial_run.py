@@ -12,7 +12,7 @@ from torch import nn
 
 from nbdebug.control import Control
 from nbdebug.errors import BadInput, NbdebugError, NotApplicable
-from nbdebug.evidence import TrialRun
+from nbdebug.evidence import Suggestion, TrialRun
 from nbdebug.registry import probe
 from nbdebug.subject import Batch
 from nbdebug.subject.reading import describe
@@ -193,7 +193,7 @@ def _explain(
 
 def _about_loss(run: _Run, twin: Twin, batch: Batch) -> dict[str, Any]:
     if isinstance(run.loss, torch.Tensor):
-        return {"fits": ["loss.mean()"]}
+        return {"fits": [Suggestion.of_code("loss.mean()")]}
     output, target = run.output, batch.target
     if twin.compute_loss is not None or not isinstance(target, torch.Tensor):
         return {}
@@ -224,7 +224,7 @@ def _about_backward(error: str, twin: Twin, batch: Batch) -> dict[str, Any]:
             return {
                 "where": path or "model",
                 "detail": f"{held[0]} keeps the autograd graph of the previous batch",
-                "fits": [f"self.{name}.detach()"],
+                "fits": [Suggestion.of_code(f"self.{name}.detach()")],
             }
     if "inplace operation" in error:
         mutation = find_mutation(twin, batch, error)

@@ -96,7 +96,9 @@ def unit_activity_recorded(recording: Recording) -> UnitActivity:
             facts.append(UnitFacts(layer.path, layer.module, 1, told, 0, 0.0, False, math.nan, math.nan))
         after_dead = is_dead
     looks = min((len(layer.zeros.since(recording.steps // 2)) for layer in layers), default=0)
-    return UnitActivity(tuple(facts), looks, all_seen=True, unit="measurements", learns=_learns(recording.loss))
+    return UnitActivity(
+        tuple(facts), looks, all_seen=True, unit="measurements", learns=_learns(recording.loss), is_watched=True
+    )
 
 
 def _gives_zeros(layer: LayerSeries, since: int) -> bool:

@@ -30,6 +30,17 @@ def prose(text: object, limit: int = 1500) -> str:
     return "".join(_references(part) + mark for part, mark in zip(parts, [*marks, ""], strict=True))
 
 
+def sentence(text: object, limit: int = 1500) -> str:
+    """Escape a sentence of a finding or a fix, and show what it puts between backticks as code."""
+    parts = shortened(" ".join(str(text).split()), limit).split("`")
+    return "".join(code(part, limit) if i % 2 else _spaced(part) for i, part in enumerate(parts))
+
+
+def _spaced(part: str) -> str:
+    """Escape a piece of a line and keep the spaces at its ends, which `prose` would drop."""
+    return f"{' ' * part[:1].isspace()}{prose(part)}{' ' * part[-1:].isspace()}" if part.strip() else part
+
+
 def code(text: object, limit: int = 120) -> str:
     """Return a name as code within a line or a cell of a table."""
     return f"<code>{_references(shortened(' '.join(str(text).split()), limit))}</code>"
@@ -72,9 +83,9 @@ def remedies(finding: Finding, most: int | None = None) -> list[str]:
     """Return the fixes as paragraphs, with the outcome where one was tried on a copy."""
     parts: list[str] = []
     for item in finding.remedies[:most]:
-        parts += [f"Try: {prose(item.says)}", fence(item.code) if item.code else ""]
+        parts += [f"Try: {sentence(item.says)}", fence(item.code) if item.code else ""]
         if (one := tried(finding, item)) is not None:
-            parts.append(f"Tried on a copy: **{one.verdict}**: {prose(one.says)}")
+            parts.append(f"Tried on a copy: **{one.verdict}**: {sentence(one.says)}")
     return [part for part in parts if part]
 
 
@@ -112,7 +123,7 @@ def _cause(cause: Card) -> list[str]:
     place = f" at {code(finding.where)}" if finding.where else ""
     parts = [
         f"**{finding.severity}** {code(finding.check)}{place}",
-        prose(finding.says),
+        sentence(finding.says),
         made_in(cause.place),
         evidence(finding),
         *remedies(finding, 2),
@@ -134,7 +145,7 @@ def _list(cards: Sequence[Card], most: int = 30) -> str:
     lines = [
         f"- **{card.finding.severity}** {code(card.finding.check)}"
         + (f" at {code(card.finding.where)}" if card.finding.where else "")
-        + f": {prose(card.finding.says, 300)}"
+        + f": {sentence(card.finding.says, 300)}"
         for card in cards[:most]
     ]
     return "\n".join(lines + ([f"- … and {len(cards) - most} more"] if len(cards) > most else []))

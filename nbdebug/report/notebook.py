@@ -168,7 +168,7 @@ def _words(card: Card, link: Link, *, level: str = "###", explained_by: str = ""
     likeliest = ", the most likely root cause" if level == "#" else follows
     yield f"{level} {md.prose(card.headline, 200)}"
     yield f"**{finding.severity}** {md.code(finding.check)}{place}{likeliest}"
-    yield md.prose(finding.says)
+    yield md.sentence(finding.says)
     yield md.made_in(card.place, link(card.place))
     if card.symptoms:
         yield "It explains " + ", ".join(md.code(s.finding.check) for s in card.symptoms) + "; these follow it."

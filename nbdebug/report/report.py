@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from nbdebug.errors import BadInput
 from nbdebug.exhibit import Lines, exhibit_from_dict
 from nbdebug.finding import Finding, Place, Result, plain
+from nbdebug.journal import Stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,7 @@ class Report:
     answers: Mapping[str, Any] = field(default_factory=dict)
     curves: tuple[Lines, ...] = ()
     not_run: tuple[str, ...] = ()  # checks that belong to the run and have no result yet
+    stopped: Stopped = ""
 
     @property
     def worst(self) -> str:
@@ -82,6 +84,7 @@ class Report:
             "answers": plain(self.answers),
             "curves": [curve.to_dict() for curve in self.curves],
             "not_run": list(self.not_run),
+            "stopped": self.stopped,
         }
 
     def _result_to_dict(self, result: Result) -> dict[str, Any]:
@@ -113,6 +116,7 @@ class Report:
                 symptom=str(data.get("symptom", "")),
                 answers=dict(data.get("answers", {})),
                 not_run=tuple(str(check) for check in data.get("not_run", ())),
+                stopped=_stopped(data),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(
@@ -200,6 +204,19 @@ def _curve(data: Mapping[str, Any]) -> Lines:
     if not isinstance(curve, Lines):
         raise ValueError(f"unknown kind of curve: {data.get('kind')!r}")
     return curve
+
+
+def _stopped(data: Mapping[str, Any]) -> Stopped:
+    """Read what ended the run; files of before this was written down have it only as the sentence of a note."""
+    if "stopped" in data:
+        kind: Stopped = data["stopped"]
+        if kind not in get_args(Stopped):
+            raise ValueError(f"stopped is {kind!r}")
+        return kind
+    notes = [str(note) for note in data["notes"]]
+    if not any(note.startswith("The run was stopped: ") for note in notes):
+        return ""
+    return "interrupted" if "The run was stopped: interrupted." in notes else "cancelled"
 
 
 def _result_from_dict(data: Mapping[str, Any], findings: list[Finding]) -> Result:

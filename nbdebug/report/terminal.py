@@ -12,7 +12,7 @@ from nbdebug.importing import drawing_nothing
 from nbdebug.ranking import folded
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import clean_text, counts_line, not_seen_in_brief, tried
+from nbdebug.report.words import clean_text, counts_line, not_seen, tried
 
 with drawing_nothing():
     from rich.console import Console, Group, RenderableType
@@ -51,7 +51,7 @@ def _body(report: Report) -> RenderableType:
         _hanging("", Text(f"Your answer: {clean_text(item.question)} {clean_text(item.answer)}"), 0) for item in told
     )
     parts.append(Text(counts_line(report)))
-    parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen_in_brief(report))
+    parts.extend(_hanging("", Text(line, style="dim"), 2) for line in not_seen(report))
     parts.extend(_hanging("", Text(f"Note: {clean_text(note)}", style="dim"), 0) for note in report.notes)
     return Group(*parts)
 

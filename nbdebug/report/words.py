@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nbdebug.finding import Finding
+    from nbdebug.finding import Finding, Result
     from nbdebug.remedy import Remedy
     from nbdebug.report.report import Report
     from nbdebug.verification import Verification
@@ -24,7 +24,6 @@ __all__ = [
     "figure",
     "first_remedy",
     "not_seen",
-    "not_seen_in_brief",
     "plural",
     "redacted",
     "shortened",
@@ -41,6 +40,12 @@ _PATHS = re.compile(
 )
 
 
+_SKIPPED = {  # what is left out of a run though it may apply
+    "quick": "left out by quick=True",
+    "stopped": "not reached before the run was stopped",
+    "time": "out of time",
+    "user": "skipped by you",
+}
 _LONG_WORD = re.compile(r"[!-~]{160,}")  # breaking such a word into lines takes a browser a minute
 
 
@@ -155,21 +160,25 @@ def counts_line(report: Report) -> str:
     return f"{plural(len(report.results), 'check')} in {report.seconds:.1f} s: {', '.join(kinds) or 'none'}."
 
 
-def not_seen(report: Report) -> list[str]:
-    """List what was not looked at, grouped by reason, so that *never ran* does not look like *nothing found*."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for result in report.results:
-        if result.status in ("skipped", "crashed"):
-            groups.setdefault((result.status, clean_text(result.reason)), []).append(clean_text(result.check))
-    return [f"{status}: {', '.join(checks)} ({reason})" for (status, reason), checks in groups.items()]
+def not_seen(report: Report, most: int = 4) -> list[str]:
+    """Name every check that crashed and count those that were skipped; the reasons of a few are given here.
 
-
-def not_seen_in_brief(report: Report, most: int = 4) -> list[str]:
-    """Give the same for a screen: every crash, but where many checks were skipped only their names."""
-    lines = not_seen(report)
-    skipped = [line for line in lines if line.startswith("skipped")]
+    So *never ran* does not look like *nothing found*, and many that do not apply do not hide what was found.
+    """
+    crashed = _by_reason(result for result in report.results if result.status == "crashed")
+    lines = [f"crashed: {', '.join(checks)} ({reason})" for reason, checks in crashed.items()]
+    skipped = [result for result in report.results if result.status == "skipped"]
     if len(skipped) <= most:
-        return lines
-    names = [clean_text(result.check) for result in report.results if result.status == "skipped"]
-    crashed = [line for line in lines if not line.startswith("skipped")]
-    return [*crashed, f"skipped: {', '.join(names)}", "The saved report and report.to_frame() have the reason of each."]
+        return [*lines, *(f"skipped: {', '.join(names)} ({reason})" for reason, names in _by_reason(skipped).items())]
+    count = Counter(result.left_out for result in skipped)
+    lines += [f"{plural(count[kind], 'check')} {_SKIPPED.get(kind, 'skipped')}." for kind in count if kind]
+    if count[""]:
+        lines.append(f"{plural(count[''], 'check')} not applicable; `report.results` says why.")
+    return lines
+
+
+def _by_reason(results: Iterable[Result]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for result in results:
+        groups.setdefault(clean_text(result.reason), []).append(clean_text(result.check))
+    return groups

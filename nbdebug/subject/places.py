@@ -53,7 +53,7 @@ def _assignment(kind: type, name: str) -> Place | None:
             continue
         for node in ast.walk(tree):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and _assigns(node, name):
-                return Place(_shown(code.co_filename), first + node.lineno - 1, lines[node.lineno - 1].strip())
+                return _shown(code.co_filename, first + node.lineno - 1, lines[node.lineno - 1].strip())
     return None
 
 
@@ -69,13 +69,14 @@ def _is_users(filename: str) -> bool:
     return not any(os.path.abspath(filename).startswith(os.path.join(folder, "")) for folder in installed if folder)
 
 
-def _shown(filename: str) -> str:
+def _shown(filename: str, line: int, text: str) -> Place:
     """Name a file from the working folder where it lies below it; a notebook's cell by its number."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(filename)
     if number is not None:
-        return f"cell [{number}]"
+        return Place(f"cell [{number}]", line, text, in_notebook=True, cell=int(number))
     if "ipykernel_" in filename or filename.startswith("<"):
-        return "a cell of the notebook"
+        return Place("a cell of the notebook", line, text, in_notebook=True)
     path = Path(filename)
-    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+    shown = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+    return Place(shown, line, text)

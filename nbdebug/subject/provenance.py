@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ _PACKAGE = str(Path(__file__).parents[1])
 @lru_cache(maxsize=1)
 def _library_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    return (*{paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}, _PACKAGE)
+    folders = (*{paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}, _PACKAGE)
+    return tuple(os.path.join(folder, "") for folder in folders)  # and not a folder whose name only begins so
 
 
 @lru_cache(maxsize=4096)

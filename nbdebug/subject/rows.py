@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,14 +17,26 @@ from torch.nn import functional as F
 from nbdebug.subject.batch import Batch
 from nbdebug.subject.memory import array_of
 
-__all__ = ["Columns", "columns_of", "digests_of", "joined"]
+__all__ = ["ColumnGroup", "Columns", "columns_of", "digests_of", "joined"]
 
 WIDTH = 1024  # columns of one input at the most
 BUCKETS = 256
 POSITIONS = 64
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
-Columns = dict[str, np.ndarray]  # name of a group of columns -> samples by columns
+
+class ColumnGroup(NamedTuple):
+    """Columns that come from one input, and what was made of it, where that is not its values as they are."""
+
+    input: str
+    made: str = ""
+
+    def __str__(self) -> str:
+        """Return the name that is shown."""
+        return f"{self.input} ({self.made})" if self.made else self.input
+
+
+Columns = dict[ColumnGroup, np.ndarray]  # samples by columns
 
 
 def columns_of(batch: Batch) -> Columns:
@@ -36,12 +49,12 @@ def columns_of(batch: Batch) -> Columns:
             continue
         values = _plain(tensor)
         if values.dim() == 2 and tensor.dtype in _INTEGERS and values.shape[1] >= 8:
-            found[name] = array_of(values[:, :POSITIONS])
-            found[f"{name} (counts)"] = _counts(values)
+            found[ColumnGroup(name)] = array_of(values[:, :POSITIONS])
+            found[ColumnGroup(name, "counts")] = _counts(values)
         else:
             reduced = _reduced(values)
             whole = reduced.shape[1] == math.prod(values.shape[1:])
-            found[name if whole else f"{name} (averaged)"] = array_of(reduced)
+            found[ColumnGroup(name, "" if whole else "averaged")] = array_of(reduced)
     return found
 
 
@@ -57,8 +70,8 @@ def joined(parts: list[Columns]) -> tuple[np.ndarray, tuple[str, ...], tuple[str
         width = max(part[name].shape[1] for part in parts)
         padded = [np.pad(part[name], ((0, 0), (0, width - part[name].shape[1]))) for part in parts]
         blocks.append(np.concatenate(padded))
-        columns += [name] if width == 1 else [f"{name}[:, {i}]" for i in range(width)]
-        groups += [name.split(" (")[0]] * width
+        columns += [str(name)] if width == 1 else [f"{name}[:, {i}]" for i in range(width)]
+        groups += [name.input] * width
     rows = np.concatenate(blocks, 1) if blocks else np.zeros((0, 0), np.float32)
     return np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0), tuple(columns), tuple(groups)
 

@@ -191,7 +191,7 @@ def make_twin(subject: Subject, control: Control) -> Twin:
     cut_loose(model, twin_model, rebinder, *copies)
     uncompile(twin_model)
     look_wrapped(subject.model, twin_model)
-    cruise(subject, optimizer, scheduler, control)
+    made.notes.extend(cruise(subject, optimizer, scheduler, control))
     loss_fn, compute_loss, train_step, loss_parts = (
         _own(function, copied, rebinder) for function, copied in zip(functions, copies, strict=True)
     )

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from nbdebug.errors import NbdebugError
+from nbdebug.evidence.passes import Suggestion
 
 __all__ = ["labels_met", "layer_fits", "loss_fits"]
 
@@ -60,7 +61,7 @@ _SIZES = {
 
 def layer_fits(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], error: str, *, try_them: bool = True
-) -> Iterator[str]:
+) -> Iterator[Suggestion]:
     """Say what would make this call run: another size of the layer, or another form of its first tensor.
 
     Forms are tried by calling the module, sizes only by looking at it.
@@ -71,21 +72,21 @@ def layer_fits(
     position = next(i for i, a in enumerate(args) if a is x)
     for code, change in _INPUT_CHANGES if try_them else ():
         if _runs(lambda change=change: module(*args[:position], change(x), *args[position + 1 :], **kwargs)):  # type: ignore[misc]
-            yield code
+            yield Suggestion.of_code(code)
             break
     yield from _sizes(module, x, error)
 
 
-def loss_fits(loss: Callable[..., Any], output: Any, target: Any) -> Iterator[str]:
+def loss_fits(loss: Callable[..., Any], output: Any, target: Any) -> Iterator[Suggestion]:
     """Say which change of output or target would make the loss run without broadcasting."""
     if isinstance(output, (tuple, list)) and output and _runs(lambda: loss(output[0], target)):
-        yield "loss_fn(output[0], target)"
+        yield Suggestion.of_code("loss_fn(output[0], target)")
         return
     if not isinstance(output, torch.Tensor) or not isinstance(target, torch.Tensor):
         return
     for code, of_output, of_target in _LOSS_CHANGES:
         if _runs(lambda o=of_output, t=of_target: loss(o(output.detach()), t(target))):  # type: ignore[misc]
-            yield code
+            yield Suggestion.of_code(code)
             return
 
 
@@ -99,26 +100,26 @@ def labels_met(output: Any, target: Any) -> str:
     return f"the labels range from {low} to {high}, and the outputs have shape {tuple(output.shape)}"
 
 
-def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[str]:
+def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[Suggestion]:
     name = type(module).__name__
     if name.startswith("Embedding") and not x.is_floating_point() and x.numel():
         low, high = int(x.min()), int(x.max())
         rows = getattr(module, "num_embeddings", high + 1)
         if low < 0:
-            yield f"non-negative ids (the smallest is {low})"
+            yield Suggestion(f"non-negative ids (the smallest is {low})")
         elif high >= rows:
-            yield f"num_embeddings={high + 1} or more (it is {rows}, and the largest index is {high})"
+            yield Suggestion(f"num_embeddings={high + 1} or more (it is {rows}, and the largest index is {high})")
         return
     for prefix, (attribute, dim) in _SIZES.items():
         wanted = getattr(module, attribute, None)
         if prefix in name and isinstance(wanted, int) and x.dim() >= 2 and x.shape[dim] != wanted:
             if "dtype" not in error.lower():
-                yield f"{attribute}={x.shape[dim]} (it is {wanted})"
+                yield Suggestion(f"{attribute}={x.shape[dim]} (it is {wanted})")
             return
     invalid = re.search(r"shape '\[(.*?)\]' is invalid for input of size (\d+)", error)
     if invalid and x.dim() and x.shape[0] and int(invalid[2]) % x.shape[0] == 0:
         each = int(invalid[2]) // x.shape[0]
-        yield f"{each} values per sample (the code expects shape [{invalid[1]}])"
+        yield Suggestion(f"{each} values per sample (the code expects shape [{invalid[1]}])")
 
 
 def _runs(call: Callable[[], Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from nbdebug.control import Control
 from nbdebug.subject import Subject
 
-__all__ = ["cruise", "rates_ahead", "rates_now"]
+__all__ = ["cruise", "made_with", "rate_of", "rates_ahead", "rates_now"]
 
 STEPS = 2000
 CRUISING = 0.5  # of the peak: about the mean of a rate that rises to it from nothing, or falls from it to nothing
@@ -32,20 +33,38 @@ def rates_ahead(optimizer: Any, scheduler: Any, control: Control) -> list[tuple[
     return rates
 
 
-def cruise(subject: Subject, optimizer: Any, scheduler: Any, control: Control) -> None:
-    """Give an optimizer that stands at the foot of a warm-up about the rates that the training is going to have.
+def cruise(subject: Subject, optimizer: Any, scheduler: Any, control: Control) -> list[str]:
+    """Raise the learning rates of an optimizer at the foot of a warm-up to half of what the schedule reaches.
 
-    An experiment steps no scheduler, so it would judge the whole training by its first, tiny steps.
+    An experiment steps no scheduler, so it would judge the whole training by its first, tiny steps. Return a sentence
+    with the numbers where a rate was raised, because every experiment depends on it.
     """
     if optimizer is None:
-        return
+        return []
     if subject.highest_rates is None:
         known = scheduler is not None
         subject.highest_rates = _highest(optimizer, scheduler, control) if known else _intended(optimizer)
-    for group, highest in zip(optimizer.param_groups, subject.highest_rates, strict=False):
-        if "lr" in group and CRUISING * highest > float(group["lr"]):
-            is_tensor = isinstance(group["lr"], torch.Tensor)
-            group["lr"] = torch.full_like(group["lr"], CRUISING * highest) if is_tensor else CRUISING * highest
+    raised: list[str] = []
+    for index, (group, highest) in enumerate(zip(optimizer.param_groups, subject.highest_rates, strict=False)):
+        now = rate_of(group)
+        if now is not None and highest > 0 and CRUISING * highest > now:
+            used = CRUISING * highest
+            group["lr"] = torch.full_like(group["lr"], used) if isinstance(group["lr"], torch.Tensor) else used
+            of = f" in param_groups[{index}]" if len(optimizer.param_groups) > 1 else ""
+            raised.append(_raised(now, used, highest, of, scheduler is not None))
+    return [f"{'; '.join(raised)}."] if raised else []
+
+
+def _raised(now: float, used: float, highest: float, of: str, known: bool) -> str:
+    if known:
+        return (
+            f"The learning rate{of} is {now:g} at this point of the schedule; experiments use {used:g}, half of the "
+            f"schedule's peak of {highest:g}"
+        )
+    return (
+        f"The learning rate{of} is {now:g}, below the {highest:g} that the optimizer was made with, so a scheduler "
+        f"that was not passed seems to set it; experiments use {used:g}, half of that"
+    )
 
 
 def _highest(optimizer: Any, scheduler: Any, control: Control) -> tuple[float, ...]:
@@ -61,13 +80,26 @@ def _highest(optimizer: Any, scheduler: Any, control: Control) -> tuple[float, .
 
 
 def _intended(optimizer: Any) -> tuple[float, ...]:
-    """Give the rates that the optimizer was made with where an unseen scheduler lowered them before the first step."""
-    if getattr(optimizer, "state", None):
-        return ()  # in the middle of a training, a lower rate is more likely the end of a schedule than its beginning
-    named = ("initial_lr", "max_lr")  # what every scheduler notes in a group, and what those of a cycle do
-    return tuple(max(float(group.get(name, 0.0)) for name in named) for group in optimizer.param_groups)
+    """Return the rates that the optimizer was made with where an unseen scheduler lowered them before the first step.
+
+    In the middle of a training a lower rate is more likely the end of a schedule than its beginning, so it stays; only
+    a rate of zero, with which no experiment shows anything, does not.
+    """
+    started = bool(getattr(optimizer, "state", None))
+    return tuple(0.0 if started and rate_of(group) != 0 else made_with(group) for group in optimizer.param_groups)
+
+
+def made_with(group: Mapping[str, Any]) -> float:
+    """Return the rate that a scheduler noted when it took over this group, or 0: its start, or the peak of a cycle."""
+    return max(float(group.get(name) or 0.0) for name in ("initial_lr", "max_lr"))
+
+
+def rate_of(group: Mapping[str, Any]) -> float | None:
+    """Return the learning rate of one group; None where the optimizer finds its own."""
+    rate = group.get("lr")
+    return None if rate is None else float(rate)
 
 
 def rates_now(optimizer: Any) -> tuple[float, ...]:
-    """Give the learning rates of all groups."""
-    return tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups)
+    """Return the learning rates of all groups."""
+    return tuple(rate_of(group) or 0.0 for group in optimizer.param_groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 import traceback
@@ -14,7 +15,7 @@ import torch
 
 __all__ = ["is_users_file", "line_in_text", "line_now", "line_of", "users_frame"]
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = os.path.join(str(Path(__file__).parents[1]), "")  # and not a folder whose name only begins so
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(linecache.__file__).parent) + "/contextlib")
 _IN_TEXT = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*(?:\n\s*(?P<code>[^\n]*))?')
 

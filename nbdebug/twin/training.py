@@ -12,6 +12,7 @@ from nbdebug.evidence.learning import Curve, Fit
 from nbdebug.subject import Batch
 from nbdebug.twin import Outcome, Twin
 from nbdebug.twin.possible import asks_for_labels, share_of_possible
+from nbdebug.twin.schedules import rates_now
 from nbdebug.twin.target_shift import paired_with_targets
 from nbdebug.twin.task import class_dim, task_of
 
@@ -40,8 +41,9 @@ def train_on(twin: Twin, batch: Batch, steps: int, tell: Callable[[float], None]
 
 
 def learning_rate(twin: Twin) -> float:
-    """Give the learning rate of the first group."""
-    return float(twin.optimizer.param_groups[0].get("lr", 0.0))
+    """Return the learning rate of the first group that has one above 0; others may be frozen on purpose."""
+    rates = rates_now(twin.optimizer)
+    return next((rate for rate in rates if rate > 0), rates[0])
 
 
 def scale_learning_rate(twin: Twin, factor: float) -> None:

@@ -89,9 +89,10 @@ def _verified(
     plain: dict[int, Practice | str] = {}
     tried: list[Verification] = []
     for remedy in chosen:
-        tried.append(_Trial(finding, session, remedy, control, plain, progress).run())
+        trial = _Trial(finding, session, remedy, control, plain, progress)
+        tried.append(trial.run())
         finding.verifications[:] = [v for v in finding.verifications if v.remedy != remedy] + [tried[-1]]
-        if tried[-1].verified or tried[-1].says == INTERRUPTED:
+        if tried[-1].verified or trial.is_interrupted:
             break
     return min(tried, key=lambda one: ("verified", "did not help", "not tried").index(one.verdict))
 
@@ -126,6 +127,7 @@ class _Trial:
         self.plain, self.shown = plain, shown  # trainings of the copy as it is serve every remedy
         self.curves: list[tuple[str, tuple[float, ...]]] = []
         self.listen: Callable[[Event], None] = lambda event: None
+        self.is_interrupted = False
 
     def run(self) -> Verification:
         """Try it; whatever keeps it from being tried becomes the reason."""
@@ -141,7 +143,7 @@ class _Trial:
         except KeyboardInterrupt:
             if self.control.insisted.is_set():
                 raise
-            verdict, says = "not tried", INTERRUPTED
+            self.is_interrupted, verdict, says = True, "not tried", INTERRUPTED
         finally:
             self.control.reset()
         picture = Lines.of_losses(self.curves, "Short training run of both copies") if self.curves else None

@@ -55,9 +55,9 @@ class Run:
         None if the run was not checked while it was recorded.
         """
         steps = self._judged[0] if self._judged is not None else 0
-        named = [finding.evidence.get(name) for name in ("first step", "step")]
-        known = [step for step in named if isinstance(step, int) and 0 <= step < steps]
-        return known[0] if known else self.first_seen.get(finding.check)
+        if finding.step is not None and 0 <= finding.step < steps:
+            return finding.step
+        return self.first_seen.get(finding.check)
 
     def _judge(self, recording: Recording) -> Report:
         from nbdebug.watch.judging import judged

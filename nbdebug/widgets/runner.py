@@ -9,7 +9,7 @@ from nbdebug.arbitration import Experiment, tell_apart
 from nbdebug.control import CANCELLED
 from nbdebug.decision_tree import tree_order
 from nbdebug.finding import Finding
-from nbdebug.session import STOPPED, Session
+from nbdebug.session import Session
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 
@@ -43,13 +43,13 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
     def start(self, jobs: Iterable[str | Trial | Experiment | Decompose]) -> None:
         """Put jobs into the queue; the time limit begins with each call."""
         self.session.control.allow(self._time_limit)
-        self.session.journal.retract(STOPPED)  # that an earlier run was stopped says nothing about this one
+        self.session.journal.resume()  # that an earlier run was stopped says nothing about this one
         super().start(jobs)
 
     def cancel(self) -> None:
         """Stop what runs and forget what waits; the report says so, also where no check is marked as stopped."""
         if any(isinstance(job, str) for job in self._queue):  # and not a fix that is tried
-            self.session.journal.note(f"{STOPPED}{CANCELLED}.")
+            self.session.journal.stop("cancelled", CANCELLED)
         super().cancel()
 
     def _run(self, job: str | Trial | Experiment | Decompose) -> None:
@@ -69,4 +69,4 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
     def _undone(self, job: str | Trial | Experiment | Decompose) -> None:
         if isinstance(job, str):
             self.session.journal.forget({job})
-            self.session.journal.retract(STOPPED)  # it only gave way, and is run again
+            self.session.journal.resume()  # it only gave way, and is run again

@@ -12,7 +12,7 @@ from nbdebug.arbitration import arbitrate
 from nbdebug.control import Control
 from nbdebug.decision_tree import checks_for, stages, tree_order
 from nbdebug.errors import NbdebugError
-from nbdebug.finding import SKIPPED_BY_USER, Finding, Result
+from nbdebug.finding import Finding, Result
 from nbdebug.journal import Event
 from nbdebug.report import Report
 from nbdebug.session import Session
@@ -216,7 +216,7 @@ class Wizard:
         known = {result.check for result in self.session.journal.results}
         for check in self.pane.checks:
             if check not in known or check in self._stale:
-                self.session.journal.write(Result(check, "skipped", reason=SKIPPED_BY_USER))
+                self.session.journal.write(Result(check, "skipped", reason="you skipped it", left_out="user"))
         self._stale.difference_update(self.pane.checks)
         self.face.tree.stages = self._rows()
         self._go_to_next()

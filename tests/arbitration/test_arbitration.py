@@ -17,7 +17,7 @@ import nbdebug
 from nbdebug.arbitration import arbitrate
 from nbdebug.arbitration.rivals import Trial, rivals_in, told, verdict
 from nbdebug.control import Control
-from nbdebug.ranking import CURES, ranked
+from nbdebug.ranking import ranked
 from nbdebug.remedy import Patch
 from tests.clinic import all_healthy
 from tests.mutants import Mutant, all_faults
@@ -67,9 +67,9 @@ def test_a_rate_too_high_is_told_from_a_frozen_layer() -> None:
     report = nbdebug.diagnose(**setup(model, 30.0), checks=["frozen-parameters", *LEARNING], progress=False)
     first = report.findings[0]
     assert first.check == "learning-rate-too-high"
-    assert "batch-not-memorised" in first.explains and "batch-not-memorised" in first.evidence[CURES]
+    assert "batch-not-memorised" in first.explains and "batch-not-memorised" in first.cures
     frozen = report.result("frozen-parameters").findings[0]
-    assert not frozen.evidence[CURES] and "batch-not-memorised" not in report.findings[1].explains
+    assert not frozen.cures and "batch-not-memorised" not in report.findings[1].explains
     assert "with frozen-parameters alone fixed, batch-not-memorised" in frozen.evidence["told apart"]
     assert "learning-rate-too-high is the cause of batch-not-memorised" in told_apart(report)
     assert "told apart" in str(report.to_dict())
@@ -240,6 +240,14 @@ def test_what_cured_comes_first_and_what_did_not_explains_no_longer() -> None:
     assert [f.check for f in after] == ["a", "b", "s"]
     assert after[0].explains == ("s",) and after[1].explains == ()
     assert after[1].evidence["told apart"] == "with b alone fixed, s remains (the loss on one batch ends at 2.3)."
+
+
+def test_evidence_of_a_check_is_no_verdict() -> None:
+    """What a check of the user's calls a number does not move its finding."""
+    found = [finding("b", evidence={"cures alone": []}), finding("a", severity="suspect", cures=("s",))]
+    assert [f.check for f in ranked(found, ["b", "a"])] == ["b", "a"]
+    found[0] = finding("b", cures=())
+    assert [f.check for f in ranked(found, ["b", "a"])] == ["a", "b"]
 
 
 def test_what_was_not_tried_keeps_its_place() -> None:

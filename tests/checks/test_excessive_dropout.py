@@ -54,6 +54,40 @@ def alpha_dropout() -> dict[str, Any]:
     # cured: return setup(nn.Sequential(nn.Linear(64, 64), nn.SELU(), nn.AlphaDropout(0.1), nn.Linear(64, 10)))
 
 
+class Twice(nn.Module):
+    """Two calls of dropout as a function, the second behind a view and a copy."""
+
+    def __init__(self, first: float, second: float) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.p = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10), (first, second)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Drop before b and before c."""
+        x = self.b(nn.functional.dropout(self.a(x).relu(), self.p[0], self.training))
+        return self.c(nn.functional.dropout(x.relu(), self.p[1], self.training).unflatten(1, (8, 8)).flatten(1) * 2)
+
+
+def blocks(*shares: float) -> nn.Sequential:
+    """Return a network with a dropout in each of its blocks."""
+    parts = [nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(p), nn.Flatten()) for p in shares]
+    return nn.Sequential(*parts, nn.Linear(64, 10))
+
+
+def named(model: nn.Module) -> list[tuple[str, str]]:
+    """Return the places that the check names, and how sure it is."""
+    report = nbdebug.diagnose(**setup(model), checks=["excessive-dropout"], progress=False)
+    return [(finding.where, finding.severity) for finding in report.results[0].findings]
+
+
+def test_every_place_is_judged() -> None:
+    """What is dropped before a place neither hides it nor makes it be told twice."""
+    assert named(blocks(0.77, 0.95)) == [("1.2", "bug")]
+    assert named(blocks(0.95, 0.3, 0.85)) == [("0.2", "bug"), ("2.2", "suspect")]
+    assert named(nn.Sequential(nn.Dropout(0.75), nn.Dropout(0.3), nn.Linear(64, 10))) == [("1", "suspect")]
+    assert named(Twice(0.77, 0.95)) == [("c", "bug")]
+    assert named(Twice(0.95, 0.95)) == [("b", "bug"), ("c", "bug")]
+
+
 def status(model: nn.Module) -> str:
     """Run the check alone."""
     return nbdebug.diagnose(**setup(model), checks=["excessive-dropout"], progress=False).results[0].status

@@ -159,6 +159,15 @@ def found(**setup: Any) -> Any:
     return nbdebug.diagnose(**setup, checks=["forward-fails"], progress=False).result("forward-fails")
 
 
+def test_words_are_no_code() -> None:
+    """What would fit is offered as code only where it can be written down as such."""
+    setup = id_beyond_the_table()
+    tokens, labels = next(iter(setup["loader"]))
+    negative = found(**{**setup, "loader": [(tokens - 20, labels)]}).findings[0]
+    assert "non-negative ids" in negative.remedies[0].says and not negative.remedies[0].code
+    assert found(**double_inputs()).findings[0].remedies[0].code == "x.float()"
+
+
 @pytest.mark.parametrize(
     ("setup", "fit"),
     [

@@ -41,6 +41,16 @@ def test_no_slice_where_there_is_none(model: torch.nn.Module) -> None:
     assert {part.name for part in result.slices} == {"group = a", "group = b", "group = c"}
 
 
+def test_a_number_is_compared_whatever_its_name(model: torch.nn.Module) -> None:
+    """A column of numbers whose name looks like a level of another one."""
+    x, y = pixels()
+    x, y = x[900:].clone(), y[900:]
+    x[::4] = x[::4].flip(1)
+    turned = pd.DataFrame({"turned = yes": [float(i % 4 == 0) for i in range(len(x))]})
+    found = nbdebug.analyse_errors(model, in_order(x, y), slices=turned, progress=False).found
+    assert found and found[0].name.startswith("turned = yes > 0.5")
+
+
 def test_given_slices_by_column_and_function(model: torch.nn.Module) -> None:
     x, y = pixels()
     x, y = x[900:].clone(), y[900:]

@@ -134,7 +134,7 @@ def test_a_mean_over_time_inside_the_model_is_no_alarm() -> None:
 
     model = Both()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _, (x, y) in zip(range(80), endless(digits()), strict=False):
             output, told = model(x)
             optimizer.zero_grad()
@@ -275,7 +275,7 @@ def test_a_policy_with_few_states_is_asked_about_one_at_a_time() -> None:
 def scaled_back(factor: float, rate: float = 0.05) -> dict[str, Any]:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), rate)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _, (x, y) in zip(range(200), endless(digits()), strict=False):
             optimizer.zero_grad()
             (4096 * cross_entropy(model(x), y)).backward()

@@ -63,7 +63,7 @@ def most_units_while_gradients_are_added_up() -> dict[str, Any]:
     model = ByFunction(dead=60)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     batches = iter(endless(digits()))
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _ in range(60):
             for _ in range(3):
                 x, y = next(batches)
@@ -100,7 +100,7 @@ def test_units_without_gradient_for_another_reason_are_no_dead_ones() -> None:
 def test_units_that_come_back_are_no_longer_counted() -> None:
     model = ByFunction(dead=60)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for step, (x, y) in zip(range(160), endless(digits()), strict=False):
             if step == 100:
                 assert [one.dead for one in live.recording().silent] == [60]
@@ -150,7 +150,7 @@ def test_examinations_leave_the_hooks_as_they_were(ends: str) -> None:
 def test_it_is_saved_with_the_run(tmp_path: Path) -> None:
     model = ByFunction(dead=60)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _, (x, y) in zip(range(120), endless(digits()), strict=False):
             optimizer.zero_grad()
             cross_entropy(model(x), y).backward()

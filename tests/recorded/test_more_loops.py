@@ -128,7 +128,7 @@ def kept_until_the_end_of_the_epoch() -> dict[str, Any]:
 
 def trained(model: nn.Module, optimizer: Any, steps: int = 60, *, told: bool = True) -> dict[str, Any]:
     """Train under watch."""
-    with nbdebug.watch(model, optimizer if told else None, every=1) as live:
+    with nbdebug.watch(model, optimizer if told else None, every=1, budget=1.0) as live:
         for _, (x, y) in zip(range(steps), endless(digits()), strict=False):
             optimizer.zero_grad()
             model.zero_grad()
@@ -262,7 +262,7 @@ def test_a_loss_that_makes_the_nan_is_the_place(every: int | None) -> None:
     """Layers that show it a step later have weights that such a loss has made."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=every) as live:
+    with nbdebug.watch(model, optimizer, every=every, budget=1.0 if every else None) as live:
         for step, (x, y) in zip(range(60), endless(digits()), strict=False):
             loss = cross_entropy(model(x), y)
             optimizer.zero_grad()

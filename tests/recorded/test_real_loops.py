@@ -24,7 +24,7 @@ def looped(step: Step, steps: int = 80, model: nn.Module | None = None, **option
     """Run a training step of the user's again and again under watch."""
     model = mlp() if model is None else model
     optimizer = torch.optim.SGD(model.parameters(), **{"lr": 0.05, **options})
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _, batch in zip(range(steps), endless(digits()), strict=False):
             step(model, batch, nn.functional.cross_entropy, optimizer)
     return {"recording": live.recording()}

@@ -16,7 +16,7 @@ from nbdebug.report.page import as_fragment, as_page
 from tests.report.hostile import hostile
 from tests.report.samples import healthy, small
 
-SECTIONS = ["most likely", "others", "notes", "crashed", "clean", "skipped", "run"]
+SECTIONS = ["cause", "others", "notes", "crashed", "clean", "skipped", "run"]
 
 
 def test_the_page_says_everything_in_reading_order() -> None:

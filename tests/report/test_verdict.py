@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdebug.finding import LEFT_OUT, SKIPPED_BY_USER, UNDECIDED, Result
+from nbdebug.finding import LeftOut, Result
 from nbdebug.report import Report
 from nbdebug.report.page import as_fragment, part_fragment, result_fragments
 from nbdebug.report.terminal import as_text
@@ -32,20 +32,20 @@ def test_what_crashed_is_named() -> None:
 
 @pytest.mark.parametrize("reason", ["canceled by the user", "interrupted", "the time limit was reached"])
 def test_a_run_that_was_stopped_says_so_first(reason: str) -> None:
-    stopped = report(NO_LOADER, Result("late", "skipped", reason=reason), not_run=("later",))
+    stopped = report(NO_LOADER, Result("late", "skipped", reason=reason, left_out="stopped"), not_run=("later",))
     assert verdict(stopped) == (
         "Stopped after 4 of 6 checks: no problems found so far (3 checks passed, 1 not applicable)."
     )
     for form in (as_fragment(stopped), result_fragments(stopped)[0], as_text(stopped, 200)):
         assert "Stopped after 4 of 6 checks" in form
-    cause = replace(small(), not_run=("later",), notes=[f"The run was stopped: {reason}."])
+    cause = replace(small(), not_run=("later",), stopped="interrupted")
     assert verdict(cause).startswith("Stopped after 15 of 16 checks: so far the most likely cause is softmax-before-")
     assert "Stopped after 15 of 16 checks" in result_fragments(cause)[0]
 
 
-@pytest.mark.parametrize("reason", [LEFT_OUT, SKIPPED_BY_USER, f"the probe overfit {UNDECIDED}"])
-def test_what_was_left_out_is_not_called_inapplicable(reason: str) -> None:
-    assert verdict(report(Result("late", "skipped", reason=reason))) == (
+@pytest.mark.parametrize("left_out", ["quick", "user", "time"])
+def test_what_was_left_out_is_not_called_inapplicable(left_out: LeftOut) -> None:
+    assert verdict(report(Result("late", "skipped", reason="why", left_out=left_out))) == (
         "After 3 of 4 checks: no problems found so far (3 checks passed)."
     )
 

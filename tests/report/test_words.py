@@ -1,12 +1,15 @@
 """Texts of the user's: made safe to show, shortened, and without the folders of file paths."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nbdebug.finding import Result
+from nbdebug.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import clean_text, figure, redacted, shortened
+from nbdebug.report.words import clean_text, figure, not_seen, redacted, shortened
 from tests.report.samples import healthy, small
 
 
@@ -105,3 +108,41 @@ def test_the_verdict_names_the_cause_and_its_place() -> None:
         "The most likely cause is softmax-before-cross-entropy at head.1, and there are 4 more"
     )
     assert verdict(healthy()) == "No problems found: 15 checks passed."
+
+
+def test_only_a_stop_stops_a_run() -> None:
+    """A note that speaks of stopping decides nothing, and neither does one that speaks of an interrupt."""
+    spoken = replace(healthy(), notes=["Your early_stopped hook runs on the copy.", "The feed was interrupted."])
+    assert verdict(replace(spoken, not_run=("a",))).startswith("After 15 of 16 checks:")
+    stopped = replace(healthy(), stopped="interrupted", not_run=("a",))
+    assert verdict(stopped).startswith("Stopped after 15 of 16 checks: no problems found so far")
+    assert Report.from_dict(stopped.to_dict()).stopped == "interrupted"
+
+
+def test_reports_of_before_still_say_that_they_were_stopped() -> None:
+    data = replace(healthy(), notes=["The run was stopped: interrupted."]).to_dict()
+    del data["stopped"]
+    for result in data["results"]:
+        del result["left_out"]
+    old = Report.from_dict(data)
+    assert old.stopped == "interrupted"
+    data["notes"] = ["The run was stopped: the time limit of 3 s was reached."]
+    assert Report.from_dict(data).stopped == "cancelled"
+    data["notes"] = ["Nothing was stopped."]
+    assert Report.from_dict(data).stopped == ""
+
+
+def test_what_does_not_apply_is_counted_and_what_crashed_is_named() -> None:
+    """One line each, however many checks were skipped."""
+    skipped = [Result(f"check-{i}", "skipped", reason=f"reason {i}") for i in range(42)]
+    crashed = [Result("broken", "crashed", reason="ValueError: x")]
+    unasked = [Result(f"late-{i}", "skipped", reason="the time limit", left_out="stopped") for i in range(7)]
+    report = replace(healthy(), results=[*skipped, *crashed, *unasked])
+    assert not_seen(report) == [
+        "crashed: broken (ValueError: x)",
+        "7 checks not reached before the run was stopped.",
+        "42 checks not applicable; `report.results` says why.",
+    ]
+    assert "check-7" not in str(report) and "broken" in str(report)
+    few = replace(healthy(), results=skipped[:2])
+    assert not_seen(few) == ["skipped: check-0 (reason 0)", "skipped: check-1 (reason 1)"]

@@ -86,7 +86,8 @@ def test_in_a_kernel() -> None:
                 super().__init__()
                 self.fc = nn.Linear(2, 2)
         from nbdebug.subject.places import places_of
-        print(places_of(Net(), ["fc"])["fc"])""")
+        place = places_of(Net(), ["fc"])["fc"]
+        print(place, place.cell, place.in_notebook)""")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
     NotebookClient(notebook, timeout=120).execute()
-    assert notebook.cells[0].outputs[0].text.strip() == "cell [1], line 6"
+    assert notebook.cells[0].outputs[0].text.strip() == "cell [1], line 6 1 True"

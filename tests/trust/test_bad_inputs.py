@@ -20,6 +20,7 @@ from nbdebug.errors import UNCHANGED, BadInput, TwinRefused
 from tests.trust.fingerprint import difference, fingerprint
 from tests.trust.setups import adam, loader, mlp, rows
 
+PACKAGE = Path(nbdebug.__file__).resolve().parent
 MODEL, LOADER = mlp(), loader()
 OPTIMIZER = adam(MODEL)
 SCHEDULER = torch.optim.lr_scheduler.StepLR(OPTIMIZER, 1)
@@ -164,7 +165,8 @@ def refusal(call: Callable[[], Any]) -> nbdebug.NbdebugError:
     for part in ("Expected: ", "What to do: ", UNCHANGED):
         assert part in said
     assert error.__cause__ is None and error.__suppress_context__
-    inside = [f.name for f in traceback.extract_tb(error.__traceback__) if "/nbdebug/" in f.filename.replace("\\", "/")]
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame.name for frame in frames if Path(frame.filename).resolve().is_relative_to(PACKAGE)]
     assert inside == ["said_plainly"], inside
     assert error._render_traceback_() == [f"{type(error).__name__}: {said}"]
     return error

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
+import nbdebug
 from nbdebug.control import Control
 from nbdebug.subject import Subject
 from nbdebug.twin import Twin, make_twin
@@ -53,3 +54,41 @@ def test_leaves_a_falling_rate_alone(told: bool) -> None:
     """What a schedule has taken away in a training stays away."""
     twin = twin_of(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.5), told=told, steps=4)
     assert twin.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * 0.5**4)
+
+
+def test_a_raised_rate_is_said_with_its_numbers() -> None:
+    """In every form of the report, because every experiment depends on it."""
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scheduler = lr_scheduler.LinearLR(optimizer, 1e-3, 1.0, 50)
+    given = {"model": model, "loader": BATCH, "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+    report = nbdebug.diagnose(**given, scheduler=scheduler, checks=["update-ratio-off"], progress=False)
+    (note,) = [note for note in report.notes if "learning rate" in note]
+    for number in ("is 1e-06 at", "use 0.0005", "peak of 0.001"):
+        assert number in note
+    assert note in report.to_dict()["notes"]
+    assert note in " ".join(str(report).split())
+    assert note.split("'")[0] in report._repr_html_()
+
+
+def test_a_rate_that_stays_is_not_spoken_of() -> None:
+    """No schedule, or one that only falls."""
+    assert not twin_of(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.9)).notes
+    assert not twin_of(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.9), told=False, steps=3).notes
+
+
+def test_the_end_of_an_unseen_schedule_is_no_training() -> None:
+    """With a rate of zero no experiment would show anything."""
+    twin = twin_of(lambda optimizer: lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 5), told=False, steps=5)
+    assert twin.optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+    assert "0.05" in twin.notes[0]
+
+
+def test_a_negative_rate_and_one_that_the_optimizer_finds_itself_stay() -> None:
+    """Only a schedule raises a rate."""
+    for rate in (-0.1, None):
+        model = nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.param_groups[0]["lr"] = rate
+        twin = make_twin(Subject(model, BATCH, nn.CrossEntropyLoss(), optimizer), Control())
+        assert twin.optimizer.param_groups[0]["lr"] == rate

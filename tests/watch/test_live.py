@@ -225,6 +225,14 @@ def test_an_interrupt_of_a_listener_leaves_no_hook() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+def test_a_finding_appears_at_its_step_and_not_at_a_number_that_is_called_so() -> None:
+    model = mlp()
+    run, _ = watched(model, torch.optim.SGD(model.parameters(), 0.1), 12)
+    run.report()
+    assert run.appeared(nbdebug.Finding("x", step=7)) == 7
+    assert run.appeared(nbdebug.Finding("x", evidence={"step": 7})) is None
+
+
 @pytest.mark.parametrize("place", [0, -1], ids=["first", "last"])
 def test_an_interrupt_while_the_run_is_judged_reaches_the_training(monkeypatch: Any, place: int) -> None:
     model = mlp()

@@ -25,7 +25,7 @@ def test_gradient_accumulation() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     expected = []
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _ in range(4):
             optimizer.zero_grad()
             parts = []
@@ -130,7 +130,7 @@ def test_a_skipped_step_of_a_scaler_does_not_add_its_loss_to_the_next() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(4):
             optimizer.zero_grad()
             loss = loss_of(model, number) * (float("inf") if number == 1 else 1.0)
@@ -163,7 +163,7 @@ def test_closures() -> None:
     model = mlp()
     optimizer = torch.optim.LBFGS(model.parameters(), 0.1, max_iter=5)
     firsts = []
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(3):
             tried = []
 
@@ -228,7 +228,7 @@ class ByOtherNames(nn.Module):
 def test_a_model_that_is_never_called_as_a_whole() -> None:
     model = ByOtherNames()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(6):
             x, y = batch(number)
             optimizer.zero_grad()
@@ -289,7 +289,7 @@ def test_modules_called_twice_shared_and_recurrent() -> None:
 def test_other_precisions(dtype: torch.dtype) -> None:
     model = mlp().to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(3):
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(batch(number)[0].to(dtype)).float(), batch(number)[1])
@@ -304,7 +304,7 @@ def test_other_precisions(dtype: torch.dtype) -> None:
 def test_autocast() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(3):
             optimizer.zero_grad()
             with torch.autocast("cpu", torch.bfloat16):
@@ -373,7 +373,7 @@ def test_checkpointing_is_not_counted_twice() -> None:
 def test_a_gradient_penalty_is_no_backward_pass() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(3):
             x, y = batch(number)
             x.requires_grad_()
@@ -390,7 +390,7 @@ def test_a_gradient_penalty_is_no_backward_pass() -> None:
 def test_not_finite_values_are_counted_where_they_are() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         train(model, optimizer, 3)
         with torch.no_grad():
             model[2].weight[0, 0] = float("nan")

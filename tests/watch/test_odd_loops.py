@@ -279,7 +279,7 @@ def test_gradients_of_every_size_are_measured_without_a_warning() -> None:
     for scale in (1e-22, 1e22):
         model = nn.Linear(20, 3)
         optimizer = torch.optim.SGD(model.parameters(), 0.0)
-        with nbdebug.watch(model, optimizer, every=1) as live:
+        with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
             model(batch(0)[0]).mul(scale).sum().backward()
             optimizer.step()
         norm = float(torch.linalg.vector_norm(model.weight.grad, dtype=torch.float64))

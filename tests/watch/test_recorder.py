@@ -123,7 +123,7 @@ def test_a_log_of_ones_own_takes_the_place_of_what_was_seen() -> None:
 def test_evaluation_is_no_step() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         train(model, optimizer, 3)
         model.eval()
         with torch.no_grad():
@@ -140,7 +140,7 @@ def test_a_tensor_taken_whole_may_be_as_large_as_the_sample_of_another() -> None
     wide = [nn.Linear(128, 1, bias=False) for _ in range(40)] + [nn.Linear(512, 512, bias=False) for _ in range(2)]
     model = nn.ModuleList([*wide, *(nn.Linear(4, 4, bias=False) for _ in range(250))])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for _ in range(3):
             sum(part.weight.square().sum() for part in model).backward()
             optimizer.step()

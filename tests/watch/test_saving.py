@@ -264,7 +264,7 @@ def test_a_layer_and_a_metric_may_be_called_value(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     model = Attention()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         for number in range(3):
             optimizer.zero_grad()
             model(torch.randn(5, 4)).backward()

@@ -148,7 +148,7 @@ def test_nothing_is_left_behind(given: bool, how: str) -> None:
         raise KeyboardInterrupt if how == "interrupt" else Stop
 
     try:
-        with nbdebug.watch(model, optimizer if given else None, every=1):
+        with nbdebug.watch(model, optimizer if given else None, every=1, budget=1.0):
             train(model, optimizer, 2)
             if how == "error in the loop":
                 raise Stop
@@ -219,10 +219,10 @@ def test_looking_without_training_changes_nothing() -> None:
     optimizer = torch.optim.Adam(model.parameters())
     train(model, optimizer, 1)
     x, y = batch(1)
-    with nbdebug.watch(model, optimizer, every=1):  # whatever is imported first
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0):  # whatever is imported first
         model(x)
     before = fingerprint(model, optimizer)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         pending = nn.functional.cross_entropy(model(x), y)
         with torch.no_grad():
             model(x)
@@ -248,7 +248,7 @@ def test_a_watched_model_can_be_copied_and_saved() -> None:
     """The copy is not watched, and what was saved can be read where nbdebug is not installed."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         train(model, optimizer, 2)
         twin, clone = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
         copy.deepcopy(optimizer)
@@ -275,9 +275,9 @@ def test_a_watched_model_can_be_copied_and_saved() -> None:
 def test_watches_may_be_nested_and_repeated() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=1) as outer:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as outer:
         train(model, optimizer, 2)
-        with nbdebug.watch(model, every=1) as inner:
+        with nbdebug.watch(model, every=1, budget=1.0) as inner:
             train(model, optimizer, 3)
         train(model, optimizer, 1)
     assert (outer.step, inner.step) == (6, 3)
@@ -298,7 +298,7 @@ def test_watches_may_be_nested_and_repeated() -> None:
 def test_a_failure_of_the_recorder_ends_the_watching_and_not_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    with nbdebug.watch(model, optimizer, every=1) as live:
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         train(model, optimizer, 1)
         monkeypatch.setattr(live._recorder.passes, "gather", lambda calls: 1 / 0)
         with pytest.warns(RuntimeWarning, match="is disabled"):
@@ -323,7 +323,7 @@ def test_validation_takes_the_same_way_through_a_transformer() -> None:
         return found
 
     bare = evaluated()
-    with nbdebug.watch(model, optimizer, every=1):
+    with nbdebug.watch(model, optimizer, every=1, budget=1.0):
         model(x).sum().backward()
         optimizer.step()
         assert torch.equal(evaluated(), bare)

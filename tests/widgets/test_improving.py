@@ -26,7 +26,7 @@ def test_the_button_splits_the_error() -> None:
     before = [p.detach().clone() for p in setup["model"].parameters()]
     wizard = nbdebug.wizard(**setup)
     wizard.face.tree.selected = "error-parts"
-    assert "Which part of the error" in wizard.face.question.value and wizard.face.result.value == ""
+    assert "Bias, variance, shift" in wizard.face.question.value and wizard.face.result.value == ""
     wizard.session.answer("target-error", 0.01)
     assert state_of(wizard, "error-parts") == "not-run"
     wizard.face.run_step.click()

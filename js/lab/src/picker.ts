@@ -15,6 +15,8 @@ export interface Candidate {
 export type Candidates = Record<Role, Candidate[]>;
 export type Place = "cell" | "beside";
 
+const IN_CELL = "nbdebug:in-cell"; // what the second button does, whatever its label says
+
 const WORDS: Record<Role, { label: string; none: string }> = {
   model: { label: "Model", none: "" },
   loader: { label: "Loader", none: "" },
@@ -73,10 +75,10 @@ export async function pick(candidates: Candidates): Promise<{ picked: Picked; pl
     buttons: [
       Dialog.cancelButton(),
       Dialog.okButton({ label: "Open beside the notebook" }),
-      Dialog.okButton({ label: "Insert a cell" }),
+      Dialog.okButton({ label: "Insert a cell", actions: [IN_CELL] }),
     ],
     defaultButton: 2,
   });
   if (!result.button.accept || result.value === null) return null;
-  return { picked: result.value, place: result.button.label === "Insert a cell" ? "cell" : "beside" };
+  return { picked: result.value, place: result.button.actions.includes(IN_CELL) ? "cell" : "beside" };
 }
