@@ -9,7 +9,7 @@ NPM := js/node_modules/.made
 FRONT := nbdebug/widgets/static/.made
 WORKERS ?= 2
 OUT_OF_TIME := [Tt]ime-?(d )?[Oo]ut
-JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs
+JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs js/styles.mjs
 # Where the JupyterLab of the environment looks for extensions; a link, so that it always has what was built last.
 LABEXTENSION := $(VENV)/share/jupyter/labextensions/nbdebug
 NODE_IS_NEW := process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)
