@@ -33,7 +33,7 @@ test: need-node env front chromium lint test-js test-python  ## Run everything b
 test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
 
-test-kernels: env front  ## Try Cancel and clicks during a cell with the ipykernels that answer in different ways.
+test-kernels: env front  ## Try clicks and live curves during a cell with the ipykernels that differ in them.
 	bash scripts/test_kernels.sh $(BIN)/python 6.31.0 7.3.0 newest
 
 test-adapters: env  ## Try the callbacks for Lightning, Hugging Face, Keras and fastai with the real libraries.
