@@ -27,9 +27,12 @@ class CellOutput:
             self._handle.update(dict(forms), raw=True)
 
     def remove(self) -> None:
-        """Leave nothing to be seen: front ends draw an output without any form as nothing at all."""
+        """Leave nothing to be seen: no message takes one output away, but an empty one has no height.
+
+        It keeps its forms, because nbconvert warns of an output that has none.
+        """
         if self._handle is not None:
-            self._handle.update({}, raw=True)
+            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
             self._handle = None
 
 

@@ -48,6 +48,13 @@ with nbdebug.watch(watched, steps) as live:
             steps.step()
 print("trained")
 """
+# What progress does in a cell that shows nothing else.
+REMOVED = """
+from nbdebug.report.cell_output import CellOutput
+bar = CellOutput()
+bar.show({"text/html": "<p>nearly there</p>", "text/plain": "nearly there"})
+bar.remove()
+"""
 DIAGNOSE = "nbdebug.diagnose(model, loader, loss_fn, optimizer, quick=True)"
 NAMES = ("wizard", "batch", "activations", "gradients", "layers", "curve", "report")
 CELL = {name: place for place, name in enumerate(NAMES, start=1)}
@@ -91,7 +98,7 @@ def notebook(request: pytest.FixtureRequest, server: Server, browser: Browser, s
     with new_page(server, browser, request.param, shots) as opened:
         opened.page.set_viewport_size(WIDE)
         train = TRAIN.format(enough=f"enough-{opened.front}")
-        cells = [SETUP, WIZARD, BATCH, ACTIVATIONS, GRADIENTS, LAYERS, train, DIAGNOSE]
+        cells = [SETUP, WIZARD, BATCH, ACTIVATIONS, GRADIENTS, LAYERS, train, DIAGNOSE, REMOVED]
         opened.open(f"everything-{opened.front}.ipynb", cells)
         opened.run_cell(0)
         yield opened
@@ -247,6 +254,11 @@ def test_no_output_is_empty_and_none_is_on_standard_error(notebook: Notebook, ru
         shown(notebook, name)
         expect(notebook.output(CELL[name]).locator(STDERR)).to_have_count(0)
         assert notebook.page.evaluate(EMPTY) == []
+    removed = len(NAMES) + 1
+    notebook.run_cell(removed)
+    notebook.scroll_to(removed)
+    expect(notebook.cell(removed)).to_contain_text("nearly there</p>")  # the code alone
+    assert all(box["height"] == 0 for box in boxes(notebook.output(removed).locator(".jp-OutputArea-child")))
     notebook.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     saved = nbformat.read(notebook.server.home / f"notebooks/everything-{notebook.front}.ipynb", as_version=4)
     assert not [output for cell in saved.cells for output in cell.outputs if output.get("name") == "stderr"]

@@ -194,4 +194,4 @@ def test_progress_is_no_output_of_standard_error_and_leaves_nothing(kernel: Kern
     outputs = kernel.run(SLOW)
     seen = [m["content"]["data"] for m in kernel.messages if m["msg_type"] in ("display_data", "update_display_data")]
     assert any("<progress" in data.get("text/html", "") and "checks" in data["text/plain"] for data in seen)
-    assert all(output.output_type == "display_data" and not output.data for output in outputs)
+    assert all(output.output_type == "display_data" and not any(output.data.values()) for output in outputs)
