@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.browser.jupyter import Notebook, Server, Theme
+from tests.browser.looks import EMPTY, LOOK, UNSCOPED, boxes, brightness, style, themed
 from tests.browser.pages import complain, new_page
 
 SETUP = """
@@ -62,26 +63,6 @@ PATIENCE = 240_000  # milliseconds; other tests share the machine
 WIDE, NARROW = {"width": 1300, "height": 1100}, {"width": 620, "height": 1100}
 STDERR = "[data-mime-type='application/vnd.jupyter.stderr']"
 pytestmark = pytest.mark.timeout(900)
-
-# How every element of a view is drawn, but for what depends on the pointer, the focus and the theme, and for what
-# JupyterLab's table of contents adds to headings.
-LOOK = """root => [root, ...root.querySelectorAll("*:not(.numbering-entry)")].map(node => {
-  const style = getComputedStyle(node);
-  const parts = ["display", "position", "listStyleType", "fontSize", "fontWeight", "textAlign", "flexDirection",
-    "paddingLeft", "paddingTop", "marginTop", "marginLeft", "borderLeftWidth", "borderTopWidth", "overflowX",
-    "gridTemplateColumns"];
-  return [node.tagName, node.getAttribute("class") ?? "", ...parts.map(part => style[part])].join(" ");
-})"""
-# What of the outputs can be seen and has nothing in it.
-EMPTY = """() => [...document.querySelectorAll(".jp-Notebook .jp-OutputArea-child")].filter(node =>
-  node.offsetHeight > 0 && !node.textContent.trim() && !node.querySelector("img, svg, canvas, input, progress"))
-  .map(node => node.outerHTML.slice(0, 300))"""
-# Selectors of our style sheets that reach beyond our own elements.
-UNSCOPED = """() => {
-  const rules = list => [...list].flatMap(rule => rule.selectorText ? [rule.selectorText] : rules(rule.cssRules ?? []));
-  const ours = [...document.querySelectorAll("style")].filter(node => /\\.nbd-|nbdebug/.test(node.textContent));
-  return ours.flatMap(node => rules(node.sheet.cssRules)).filter(text => !/\\.nbdebug-/.test(text));
-}"""
 
 
 @dataclass
@@ -154,30 +135,6 @@ def shown(notebook: Notebook, name: str) -> Locator:
     notebook.scroll_to(CELL[name])
     root = {"wizard": ".nbdebug-stage-tree", "report": ".nbdebug-report"}.get(name, ".nbdebug-view")
     return notebook.output(CELL[name]).locator(root).first
-
-
-def style(found: Locator, name: str) -> str:
-    """Give one computed style of the first such element."""
-    return str(found.first.evaluate("(node, name) => getComputedStyle(node)[name]", name))
-
-
-def boxes(found: Locator) -> list[dict[str, float]]:
-    """Give where these elements are."""
-    places: list[dict[str, float]] = found.evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
-    return places
-
-
-def themed(notebook: Notebook, theme: Theme) -> None:
-    """Change the theme of the page, with everything on it."""
-    notebook.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
-    light = str(theme == "JupyterLab Light").lower()
-    notebook.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{light}'")
-
-
-def brightness(color: str) -> float:
-    """Give how bright a color is, from 0 to 255."""
-    red, green, blue = (float(part) for part in re.findall(r"[\d.]+", color)[:3])
-    return 0.3 * red + 0.59 * green + 0.11 * blue
 
 
 def test_the_curves_move_while_the_cell_runs(notebook: Notebook, run: Run) -> None:
