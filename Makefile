@@ -9,7 +9,7 @@ NPM := js/node_modules/.made
 FRONT := nbdebug/widgets/static/.made
 WORKERS ?= 2
 OUT_OF_TIME := [Tt]ime-?(d )?[Oo]ut
-JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs
+JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs js/styles.mjs
 # Where the JupyterLab of the environment looks for extensions; a link, so that it always has what was built last.
 LABEXTENSION := $(VENV)/share/jupyter/labextensions/nbdebug
 NODE_IS_NEW := process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)
@@ -33,7 +33,7 @@ test: need-node env front chromium lint test-js test-python  ## Run everything b
 test-slow: env front chromium  ## Run the whole matrices (minutes to hours).
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
 
-test-kernels: env front  ## Try Cancel and clicks during a cell with the ipykernels that answer in different ways.
+test-kernels: env front  ## Try clicks and live curves during a cell with the ipykernels that differ in them.
 	bash scripts/test_kernels.sh $(BIN)/python 6.31.0 7.3.0 newest
 
 test-adapters: env  ## Try the callbacks for Lightning, Hugging Face, Keras and fastai with the real libraries.

@@ -70,7 +70,7 @@ def is_fresh(root: Path) -> bool:
     folders = [js / "src", *(js / "lab" / name for name in ("src", "style", "schema"))]
     sources = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     sources += [js / "lab" / name for name in ("build.mjs", "package.json", "install.json")]
-    sources += [js / name for name in ("package.json", "package-lock.json", "build.mjs")]
+    sources += [js / name for name in ("package.json", "package-lock.json", "build.mjs", "styles.mjs")]
     newest = max(path.stat().st_mtime for path in sources if path.is_file())
     return all(path.stat().st_mtime >= newest for path in bundles(root))
 

@@ -47,7 +47,7 @@ class NbdebugMagics(Magics):
     def watch(self, line: str, cell: str) -> Any:
         """Run the cell with `%%watch MODEL [OPTIMIZER]`: its training is recorded, and left in the variable `live`.
 
-        In a notebook the live view stands above what the cell prints and follows it. `--every N` measures the layers
+        In a notebook the curves stand above what the cell prints and follow it. `--every N` measures the layers
         at every Nth step, `--budget X` says which share of the time measuring may take.
         """
         __tracebackhide__ = True  # what goes wrong is in the cell
@@ -60,8 +60,6 @@ class NbdebugMagics(Magics):
         parts = self._compiled(cell)
         live = nbdebug.watch(*self._known("%%watch", names), **options)
         self.shell.user_ns["live"] = self.newest = live
-        if in_notebook():
-            nbdebug.show_live(live)._ipython_display_()
         try:
             with live:
                 for part in parts:

@@ -73,6 +73,8 @@ def static(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
     if output.get("name") == "stderr":
         return None
     data = output.get("data", {})
+    if output.output_type == "display_data" and not any(data.values()):  # where progress was
+        return None
     if data.pop(LIVE, None) is not None and set(data) <= {"text/plain"}:
         return None
     return output

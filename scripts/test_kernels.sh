@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the wizard's tests in a kernel with several ipykernels: test_kernels.sh PYTHON VERSION...
+# Runs the tests of what happens while a cell runs with several ipykernels: test_kernels.sh PYTHON VERSION...
 # Each version gets an environment of its own in front of PYTHON's, so that nothing but ipykernel differs.
 set -euo pipefail
 python=$1
@@ -14,5 +14,5 @@ for version in "$@"; do
   wanted=ipykernel$(test "$version" = newest || echo "==$version")
   "$python" -m pip install -q --disable-pip-version-check --no-deps --upgrade --target "$here" "$wanted"
   echo "ipykernel $("$own" -c 'import ipykernel; print(ipykernel.__version__)')"
-  NBDEBUG_KERNEL=$PWD/$own OMP_NUM_THREADS=1 "$python" -m pytest -q tests/widgets/test_in_a_kernel.py
+  NBDEBUG_KERNEL=$PWD/$own OMP_NUM_THREADS=1 "$python" -m pytest -q tests/widgets/test_in_a_kernel.py tests/show/test_in_a_kernel.py
 done

@@ -8,6 +8,7 @@ import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { scopedViews } from "../styles.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, "built", "nbdebug");
@@ -36,6 +37,12 @@ async function extension() {
 export function make(require, module) { const exports = module.exports; ${made.outputFiles[0].text} }`;
 }
 
+/** Bundles the style sheet of the extension; what it takes from a view stays under that view's class. */
+export async function labStyle(path = join(here, "style", "index.css")) {
+  const made = await build({ ...common, entryPoints: [path], plugins: [scopedViews] });
+  return made.outputFiles[0].text;
+}
+
 /** Puts the bundled extension, and the whole style sheet as a text, into the container. */
 const inline = {
   name: "extension",
@@ -45,10 +52,10 @@ const inline = {
       contents: await extension(),
       loader: "js",
     }));
-    task.onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const made = await build({ ...common, entryPoints: [path] });
-      return { contents: made.outputFiles[0].text, loader: "text" };
-    });
+    task.onLoad({ filter: /\.css$/ }, async ({ path }) => ({
+      contents: await labStyle(path),
+      loader: "text",
+    }));
   },
 };
 

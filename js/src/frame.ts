@@ -21,15 +21,16 @@ export interface Frame {
 
 type Listener = () => void;
 
-/** Puts a view into its host; `on` names what is called when a trait changes. */
+/** Puts a view into its host; `name` is that of its style sheet, `on` names what is called when a trait changes. */
 export function frame(
   model: AnyModel<Traits>,
   host: HTMLElement,
+  name: string,
   label: string,
   on: Partial<Record<keyof Traits, Listener>>,
 ): Frame {
   const status = h("span", { class: "nbdebug-status", role: "status", "aria-live": "polite" });
-  const root = h("section", { class: "nbdebug-view", "aria-label": label });
+  const root = h("section", { class: `nbdebug-view nbdebug-${name}`, "aria-label": label });
   host.append(root);
   const told = (): void => write(status, model.get("status") ?? "");
   const listeners: [string, Listener][] = [

@@ -27,7 +27,7 @@ class Pacemaker(torch.optim.Optimizer):
 class Watching:
     """Holds the run that a callback records; `live` is None until the training begins.
 
-    What is passed goes on to `nbdebug.watch`: `every`, `budget`, `layers`.
+    What is passed goes on to `nbdebug.watch`: `every`, `budget`, `layers`, `show`.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -14,12 +14,12 @@ __all__ = ["gathered", "recorded"]
 T = TypeVar("T")
 
 
-def recorded(source: Any) -> Recording | None:
-    """Give the recording behind a live watch, a saved run, or itself; None for anything else."""
+def recorded(source: Any, **options: Any) -> Recording | None:
+    """Return the recording behind a live watch, a saved run, or itself; None for anything else."""
     if isinstance(source, Recording):
         return source
     record = getattr(source, "recording", None)
-    found = record() if callable(record) else None
+    found = record(**options) if callable(record) else None
     return found if isinstance(found, Recording) else None
 
 

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nbdebug.report.cell_output import CellOutput, in_notebook
+
 __all__ = ["Output", "in_notebook", "live_forms"]
 
 
@@ -19,7 +21,7 @@ class Output:
 
     def __init__(self) -> None:
         self.key = secrets.token_hex(4)
-        self._still: Any = None  # the static output, once it is shown
+        self._static: list[CellOutput] = []  # one for each cell that shows it
 
     def show(self, widget: Any, text: str, forms: Mapping[str, str]) -> None:
         """Display the live view, and the static forms under it, also as text; without a notebook, a line."""
@@ -31,12 +33,15 @@ class Output:
         data, metadata = live_forms(widget, text)
         # Without its text, which a reader that cannot show widgets would print above the picture that says the same.
         display({kind: form for kind, form in data.items() if kind != "text/plain"}, metadata=metadata, raw=True)
-        self._still = display(self._marked(forms), raw=True, display_id=True)
+        self._static.append(CellOutput())
+        self._static[-1].show(self._marked(forms))
 
     def keep(self, forms: Callable[[], Mapping[str, str]]) -> None:
-        """Put what is seen now into the static output, if it is shown."""
-        if self._still is not None:
-            self._still.update(self._marked(forms()), raw=True)
+        """Put what is seen now into the static outputs, if there are any."""
+        if self._static:
+            marked = self._marked(forms())
+            for output in self._static:
+                output.show(marked)
 
     def _marked(self, forms: Mapping[str, str]) -> dict[str, str]:
         page = f'<div class="nbdebug-static nbdebug-static-{self.key}">{forms["text/html"]}</div>'
@@ -48,10 +53,3 @@ def live_forms(widget: Any, text: str, **options: Any) -> tuple[dict[str, Any], 
     live = widget._repr_mimebundle_(**options) or {}
     data, metadata = live if isinstance(live, tuple) else (live, {})
     return {**data, "text/plain": text}, metadata
-
-
-def in_notebook() -> bool:
-    """Whether this runs in a Jupyter kernel, where widgets can be shown."""
-    shell = sys.modules.get("IPython")
-    running = shell.get_ipython() if shell is not None else None
-    return running is not None and hasattr(running, "kernel")

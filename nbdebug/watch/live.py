@@ -14,6 +14,7 @@ import torch
 from nbdebug.announcing import begun
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
+from nbdebug.report.cell_output import in_notebook
 from nbdebug.watch.logged import number, unnamed
 from nbdebug.watch.ranks import RankWatch
 from nbdebug.watch.recorder import Recorder
@@ -32,9 +33,9 @@ _RUNNING: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Live]] = weakre
 class Live(Run):
     """A run that is being recorded: a context manager, or `start()` and `stop()` across cells."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._judged = None
+    def __init__(self, recorder: Recorder, *, show: bool = False) -> None:
+        self._recorder, self._shows = recorder, show
+        self._judged = self.view = None
         self.first_seen = {}
         self._listeners: list[Callable[[Live], Any]] = []
         self._told, self._is_telling = 0.0, False
@@ -69,14 +70,29 @@ class Live(Run):
 
     def _begin(self) -> None:
         was_running = self.is_running
+        if self._shows and not was_running:
+            self._show()  # before the first step is timed
         self._ranks.begin()
         self._recorder.start()
         if not was_running:
             try:
                 begun(self)
+                if self.view is not None:
+                    self._tell_one(self.view.follow)  # it runs now
             except KeyboardInterrupt:  # no `with` block has begun that would take the hooks off
                 self.stop()
                 raise
+
+    def _show(self) -> None:
+        """Display the curves under the running cell of a notebook; the training goes on where that fails."""
+        if not in_notebook():
+            return
+        from nbdebug.show.live import show_live
+
+        try:
+            show_live(self)
+        except Exception as error:
+            warnings.warn(f"nbdebug.watch could not show the curves: {error!r}", stacklevel=4)
 
     def __exit__(self, *error: Any) -> None:
         """Take every hook off, whatever ended the block."""
@@ -149,18 +165,22 @@ class Live(Run):
                 expected="a function that is called with the run",
                 do="live.subscribe(lambda live: print(live.step))",
             )
-        self._listeners.append(listener)
+        listeners = self._listeners  # and not the run itself, which would keep the model alive for the listener's life
+        listeners.append(listener)
 
         def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            if listener in listeners:
+                listeners.remove(listener)
 
         return unsubscribe
 
-    def recording(self) -> Recording:
-        """Give everything that was recorded so far, as plain numbers that no longer change."""
+    def recording(self, *, layers: bool = True) -> Recording:
+        """Return everything that was recorded so far, as plain numbers that no longer change.
+
+        `layers=False` leaves out layers and parameters, which is quicker while a training runs.
+        """
         ranks, missing = self._ranks.gathered()
-        recording = snapshot(self._recorder)
+        recording = snapshot(self._recorder, layers=layers)
         return replace(recording, ranks=ranks, unseen=(*recording.unseen, *missing)) if ranks or missing else recording
 
     def _tell(self, *, always: bool = False) -> None:
@@ -194,6 +214,7 @@ def watch(
     every: int | None = None,
     budget: float | None = None,
     layers: Any = None,
+    show: bool = True,
 ) -> Live:
     """Record a training as it runs: loss, learning rates, times, and for every layer activations, gradients, updates.
 
@@ -204,6 +225,8 @@ def watch(
     every one that steps and holds parameters of the model is followed. Scalars are recorded at every step, layers as
     often as `budget`, a share of the time, allows (0.005 unless you say otherwise); `every=1` measures them at every
     step. `layers` are names or patterns of modules. Several models and optimizers go in as lists or dicts.
+
+    In a notebook the curves are displayed under the cell and follow the training; `show=False` turns that off.
     """
     if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
         raise BadInput(
@@ -220,4 +243,4 @@ def watch(
             do="budget=0.05 lets the recorder take 5 % of the time",
         )
     share = budget if budget is not None else AUTO_BUDGET if every is None else EXPLICIT_BUDGET
-    return Live(Recorder(target_of(model, optimizer, layers), every=every, budget=share))
+    return Live(Recorder(target_of(model, optimizer, layers), every=every, budget=share), show=show)

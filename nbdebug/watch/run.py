@@ -25,9 +25,13 @@ class Run:
         self._recording = recording
         self._judged: tuple[int, Report] | None = None
         self.first_seen: dict[str, int] = {}  # by check: the newest step when it first alarmed in a run that went on
+        self.view: Any = None  # its curves, once they are shown
 
-    def recording(self) -> Recording:
-        """Give everything that was recorded so far, as plain numbers that no longer change."""
+    def recording(self, *, layers: bool = True) -> Recording:
+        """Return everything that was recorded so far, as plain numbers that no longer change.
+
+        `layers=False` may leave out layers and parameters, which is quicker while a training runs.
+        """
         return self._recording
 
     def report(self, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> Report:
@@ -105,9 +109,9 @@ class Run:
 
     def _ipython_display_(self) -> None:
         """Show the curves, live in a notebook and as text in a terminal."""
-        from nbdebug.show.live import show_live
+        from nbdebug.show.live import view_of
 
-        show_live(self)._ipython_display_()
+        view_of(self)._ipython_display_()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from nbdebug.watch.showing import as_html

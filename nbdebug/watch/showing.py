@@ -135,7 +135,7 @@ def as_html(recording: Recording, findings: Sequence[Finding] = ()) -> str:
     notes = [f"<li>{escape(str(finding))}</li>" for finding in findings]
     notes += [f"<li>not seen: {escape(note)}</li>" for note in recording.unseen]
     parts.append(f"<ul>{''.join(facts + notes)}</ul>{_table(recording)}")
-    return f'<div class="nbdebug-watch">{"".join(parts)}</div>'
+    return f'<div class="nbdebug-run">{"".join(parts)}</div>'
 
 
 def layer_rows(recording: Recording) -> list[tuple[str, ...]]:

@@ -9,8 +9,11 @@ from nbdebug.watch.store import series_of
 __all__ = ["snapshot"]
 
 
-def snapshot(recorder: Recorder) -> Recording:
-    """Give everything that was recorded so far; what is given no longer changes."""
+def snapshot(recorder: Recorder, *, layers: bool = True) -> Recording:
+    """Return everything that was recorded so far; what is returned no longer changes.
+
+    Without the layers and their parameters it is quick also for a deep model.
+    """
     store = recorder.store
     with store.lock:
         recorder.collect()
@@ -22,8 +25,8 @@ def snapshot(recorder: Recorder) -> Recording:
             tally=_tally(recorder),
             scalars=series_of(store.scalars),
             rates=series_of(store.rates),
-            layers=store.outputs.series(),
-            parameters=store.weights.series(),
+            layers=store.outputs.series() if layers else {},
+            parameters=store.weights.series() if layers else {},
             gradient=norms["gradient"],
             used=norms["used"],
             times=store.times.series(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import anywidget
@@ -17,11 +17,11 @@ import traitlets
 
 from nbdebug.widgets import bundle
 
-__all__ = ["PlainViewer", "Viewer", "viewer"]
+__all__ = ["PlainViewer", "Viewer", "viewer", "viewer_class"]
 
 
 class Viewer(anywidget.AnyWidget):
-    """A view drawn by the bundle of this name; ``key`` names the static output that it takes the place of."""
+    """A view drawn by its bundle, see `viewer_class`; ``key`` names the static output that it takes the place of."""
 
     data = traitlets.Dict().tag(sync=True)
     detail = traitlets.Dict().tag(sync=True)
@@ -30,10 +30,21 @@ class Viewer(anywidget.AnyWidget):
     key = traitlets.Unicode().tag(sync=True)
     static = traitlets.Unicode()
 
-    def __init__(self, name: str, data: dict[str, Any], key: str = "") -> None:
-        script, style = bundle.read(name)
-        self.add_traits(_esm=traitlets.Unicode(script).tag(sync=True), _css=traitlets.Unicode(style).tag(sync=True))
-        super().__init__(data=data, key=key)
+
+@cache
+def viewer_class(name: str, script: str, style: str) -> type[Viewer]:
+    """Return the class of the view with this name.
+
+    Each view needs a class of its own: anywidget keeps one style sheet per class name, and the view that is shown last
+    would take the style sheets of all others off the page.
+    """
+    traits = {
+        "_esm": traitlets.Unicode(script).tag(sync=True),
+        "_css": traitlets.Unicode(style).tag(sync=True),
+        "__module__": __name__,
+        "__doc__": f"The view `{name}`, drawn by its own bundle.",
+    }
+    return type(f"{name.capitalize()}Viewer", (Viewer,), traits)
 
 
 class PlainViewer(ipywidgets.VBox):
@@ -67,5 +78,5 @@ def viewer(
 ) -> Viewer | PlainViewer:
     """Return the view with its own front end where that was built, else the static picture with plain buttons."""
     if bundle.is_usable(name):
-        return Viewer(name, data, key)
+        return viewer_class(name, *bundle.read(name))(data=data, key=key)
     return PlainViewer(static, actions)

@@ -285,6 +285,17 @@ class Notebook:
         """Return the outputs of a cell, counted from 0."""
         return self.cell(index).locator(".jp-OutputArea").first
 
+    def scroll_to(self, index: int) -> None:
+        """Scroll to a cell, counted from 0; those that are far away are not drawn."""
+        self.page.evaluate(
+            """async (index) => {
+              const content = window.jupyterapp.shell.currentWidget.content;
+              content.activeCellIndex = index;
+              await content.scrollToItem(index, 'start');
+            }""",
+            index,
+        )
+
     def screenshot(self, name: str) -> Path:
         """Save a picture of the page and return where it lies."""
         path = self.shots / f"{name}.png"

@@ -66,18 +66,6 @@ def wizard_in(notebook: Notebook, cell: int) -> Locator:
     return output
 
 
-def to_cell(notebook: Notebook, index: int) -> None:
-    """Scroll to a cell; those that are far away are not drawn."""
-    notebook.page.evaluate(
-        """async (index) => {
-          const content = window.jupyterapp.shell.currentWidget.content;
-          content.activeCellIndex = index;
-          await content.scrollToItem(index, 'start');
-        }""",
-        index,
-    )
-
-
 def reloaded(notebook: Notebook) -> Locator:
     """Save the notebook and load its page again until the wizard is back, three times at most.
 
@@ -88,7 +76,7 @@ def reloaded(notebook: Notebook) -> Locator:
     for patience in (20_000, 40_000, 60_000):
         notebook.reload()
         notebook.wait_for_idle()
-        to_cell(notebook, LAST)
+        notebook.scroll_to(LAST)
         try:
             wizard.get_by_role("button", name="Run this step").wait_for(timeout=patience)
         except TimeoutError:
@@ -223,7 +211,7 @@ def test_reloaded_it_lives_on_and_reopened_its_findings_stay(notebook: Notebook)
     expect(wizard.locator(".nbdebug-static")).to_be_hidden()
     for trusted in (True, False):
         notebook.reopen(f"wizard-{notebook.front}.ipynb", trusted=trusted)
-        to_cell(notebook, LAST)
+        notebook.scroll_to(LAST)
         expect(notebook.output(LAST).locator(".nbdebug-static")).to_contain_text("softmax-before-cross-entropy")
     notebook.screenshot(f"wizard-reopened-{notebook.front}")
     notebook.errors.clear()  # the widget manager itself writes that the models of the widgets are gone

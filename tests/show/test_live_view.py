@@ -14,7 +14,7 @@ import nbdebug
 from nbdebug.evidence import Recording, Series
 from nbdebug.lab.following import Follower, _health
 from nbdebug.registry import registry
-from nbdebug.show.live import _thinned
+from nbdebug.show.curve_data import thinned
 from tests.watch.runs import mlp, train
 
 WORDS = "nothing recorded yet: run the training"
@@ -77,9 +77,16 @@ def test_the_newest_loss_is_said_as_it_is() -> None:
     assert "not finite" in str(live).split("layer")[-1]  # the layers, too, in their table
 
 
+def test_in_a_script_nothing_is_displayed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither by watching nor by asking for the view, which prints its text when it is printed."""
+    live = run(5)
+    assert live.view is None
+    assert "after 5 steps" in repr(nbdebug.show_live(live)) and capsys.readouterr().out == ""
+
+
 def test_infinite_values_are_left_out_of_the_mean_of_a_stretch() -> None:
     values = np.where(np.arange(3000) % 10 == 3, np.inf, 1.0)
-    thin = _thinned(Series("loss", np.arange(3000), values, values, values, np.ones(3000, int)))
+    thin = thinned(Series("loss", np.arange(3000), values, values, values, np.ones(3000, int)))
     assert np.array_equal(thin.values, np.ones(len(thin)))
 
 

@@ -15,7 +15,7 @@ import nbdebug
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.evidence import Recording, Series
 from nbdebug.registry import registry
-from nbdebug.show.live import POINTS, _thinned
+from nbdebug.show.curve_data import POINTS, thinned
 from tests.trust.fingerprint import difference, fingerprint
 from tests.zoo.tabular import digits
 
@@ -187,7 +187,7 @@ def test_long_curves_keep_their_peaks() -> None:
     values = np.sin(np.arange(20_000) / 500)
     values[12_345], values[777] = 99.0, np.nan
     steps = np.arange(20_000)
-    thin = _thinned(Series("loss", steps, values, values, values, np.ones(20_000, int)))
+    thin = thinned(Series("loss", steps, values, values, values, np.ones(20_000, int)))
     assert len(thin) == POINTS and thin.high.max() == 99 and int(thin.counts.sum()) == 20_000
     assert thin.steps[-1] == 19_999 and np.isfinite(thin.values).all()
 

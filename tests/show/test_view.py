@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 import nbdebug
 from nbdebug.show.output import in_notebook
 from nbdebug.widgets import bundle
-from nbdebug.widgets.viewer import PlainViewer, Viewer
+from nbdebug.widgets.viewer import PlainViewer, Viewer, viewer
 from tests.zoo.tabular import digits
 
 CELL = """
@@ -32,6 +32,14 @@ def test_a_kernel_shows_it_live_and_static() -> None:
     assert still["text/plain"].startswith("Batch 1")
     assert "data:image/png;base64," in still["text/html"] and "image/png" in still
     assert "widget" not in still["text/html"] and "<script" not in still["text/html"]
+
+
+@pytest.mark.parametrize("other", ["activations", "gradients", "layers", "curve"])
+def test_each_view_has_a_style_sheet_of_its_own(other: str) -> None:
+    """anywidget keeps one style sheet per id: views that share an id take each other's styles off the page."""
+    batch, second = (viewer(name, {}, "").get_state() for name in ("batch", other))
+    assert batch["_css"] != second["_css"] and batch["_anywidget_id"] != second["_anywidget_id"]
+    assert viewer("batch", {}, "").get_state()["_anywidget_id"] == batch["_anywidget_id"]
 
 
 def test_elsewhere_it_is_text(capsys: pytest.CaptureFixture[str]) -> None:

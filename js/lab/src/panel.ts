@@ -59,7 +59,7 @@ export class SidePanel extends Panel {
     const model = new OutputAreaModel({ trusted: true });
     const area = new SimplifiedOutputArea({ model, rendermime });
     area.disposed.connect(model.dispose, model);
-    area.addClass("nbdebug-wizard");
+    area.addClass("nbdebug-panel-wizard");
     area.future = kernel.requestExecute({
       code,
       store_history: false,

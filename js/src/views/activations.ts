@@ -39,7 +39,7 @@ class Activations {
   private open = -1; // the layer that is shown by itself
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "Activations", { data: this.update });
+    this.frame = frame(props.model, props.el, "activations", "Activations", { data: this.update });
     this.grid = new Grid("Layers", this.columns(), (layer) => this.spoken(layer), this.show, ill);
     this.frame.root.append(this.head, this.slider, this.grid.node, this.detail);
     this.grid.listen(this.frame.root);

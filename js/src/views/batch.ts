@@ -36,7 +36,7 @@ class BatchView {
 
   constructor(private readonly props: RenderProps<Traits>) {
     const { model, el } = props;
-    this.frame = frame(model, el, "Batch", { data: this.update, detail: this.showDetail });
+    this.frame = frame(model, el, "batch", "Batch", { data: this.update, detail: this.showDetail });
     this.frame.root.append(this.head, this.bar, this.body, this.detail);
     roving(this.frame.root, "[data-place]");
     onKey(this.frame.root, (event) => {

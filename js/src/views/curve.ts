@@ -46,7 +46,7 @@ class CurveView {
   private width = 600;
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "Training curves", { data: this.update });
+    this.frame = frame(props.model, props.el, "curve", "Training curves", { data: this.update });
     this.plots.append(this.main.node, this.rateTitle, this.rate.node);
     this.frame.root.append(this.head, this.bar, this.legend, this.plots, this.found);
     this.drawBar();

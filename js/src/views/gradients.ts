@@ -36,7 +36,7 @@ class Gradients {
   private scales = { gradient: NONE, weight: NONE, update: NONE };
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "Gradients", { data: this.update });
+    this.frame = frame(props.model, props.el, "gradients", "Gradients", { data: this.update });
     this.grid = new Grid("Parameters", this.columns(), spoken, this.show, (p) => this.mark(p));
     this.frame.root.append(this.head, this.bar, this.grid.node, this.detail);
     this.grid.listen(this.frame.root);

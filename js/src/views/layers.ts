@@ -23,7 +23,7 @@ class Layers {
   private chosen = ""; // the path of the module whose details are open
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "Layers", { data: this.update });
+    this.frame = frame(props.model, props.el, "layers", "Layers", { data: this.update });
     this.grid = new Grid("Modules", this.columns(), spoken, this.show, (layer) => layer.severity);
     this.frame.root.append(this.head, this.bar, this.body, this.detail);
     this.grid.listen(this.frame.root);
