@@ -174,7 +174,7 @@ class Session:
             if spec is None:
                 return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
             if self.control.quick and not spec.is_quick:
-                return Missing("skipped", "left out by quick=True", "quick")
+                return Missing("skipped", "omitted by quick=True", "quick")
             self._evidence[kind] = self._experiment(spec)
         return self._evidence[kind]
 

@@ -42,7 +42,7 @@ FAILURES = (
     Failure(
         "device",
         "model(x.to('meta'))",  # the one device besides the CPU that every machine has
-        ("fails in `body` (Linear)", "parameters are on cpu, and it received values on meta", "x.to(device)"),
+        ("fails in `body` (Linear)", "parameters are on cpu, and it received tensors on meta", "x.to(device)"),
     ),
     Failure("dtype", "model(x.double())", ("fails in `body` (Linear)", "(6, 4) float64", "Possible fix: x.float()")),
     Failure(

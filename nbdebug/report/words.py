@@ -41,7 +41,7 @@ _PATHS = re.compile(
 
 
 _SKIPPED = {  # what is left out of a run though it may apply
-    "quick": "left out by quick=True",
+    "quick": "omitted by quick=True",
     "stopped": "not reached before the run was stopped",
     "time": "out of time",
     "user": "skipped by you",

@@ -167,7 +167,7 @@ def repoint(roots: Iterable[Any], exchange: Exchange, is_own: Callable[[Any], bo
             continue
         seen.add(id(part))
         for name, value, put in _places(part):
-            if holds_nothing(value) or isinstance(value, (torch.Tensor, *_ATOMS)):
+            if holds_nothing(value) or isinstance(value, (torch.Tensor, torch.jit.ScriptModule, *_ATOMS)):
                 continue
             inside = value if isinstance(value, tuple) else (value,)
             stack.extend(item for item in inside if is_own(item) or isinstance(item, nn.Module))

@@ -94,7 +94,11 @@ def _cut(value: Any, rows: int, size: int) -> Any:
 
 
 def _shape_of(model: nn.Module) -> list[tuple[str, ...]]:
-    return [(path, *module._parameters, *module._modules) for path, module in model.named_modules()]
+    return [
+        (path, *module._parameters, *module._modules)
+        for path, module in model.named_modules()
+        if not isinstance(module, torch.jit.ScriptModule) and "_parameters" in vars(module)
+    ]
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:

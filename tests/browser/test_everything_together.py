@@ -143,7 +143,7 @@ def test_the_curves_move_while_the_cell_runs(notebook: Notebook, run: Run) -> No
     curve = notebook.output(CELL["curve"]).locator(".nbdebug-view")
     notebook.scroll_to(CELL["curve"])
     expect(curve).to_have_count(1)
-    expect(curve.locator("h3")).to_contain_text("at rest", timeout=PATIENCE)
+    expect(curve.locator("h3")).to_contain_text("idle", timeout=PATIENCE)
 
 
 def test_the_wizard_among_the_others(notebook: Notebook, run: Run) -> None:
