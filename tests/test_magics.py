@@ -134,7 +134,7 @@ def test_the_error_of_the_cell_before_is_explained() -> None:
     )
     assert "no exception was raised yet" in shown[1]
     assert "fails in `0` (Linear)" in shown[3] and "in_features=5 (it is 4)" in shown[3]
-    assert "takes nothing" in shown[4]
+    assert "takes no arguments" in shown[4]
 
 
 @pytest.mark.kernel
