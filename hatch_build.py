@@ -61,7 +61,7 @@ def build(js: Path) -> str:
 
 
 def is_fresh(root: Path) -> bool:
-    """Say whether every bundle is there and none is older than any source of the front end."""
+    """Return whether every bundle is there and none is older than any source of the front end."""
     if missing(root):
         return False
     if (root / "PKG-INFO").is_file():

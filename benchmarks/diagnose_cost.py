@@ -72,7 +72,7 @@ class Residual(nn.Module):
 
 
 def cnn() -> Setup:
-    """A small residual network on digits in random colours, three channels of 32 by 32."""
+    """A small residual network on digits in random colors, three channels of 32 by 32."""
     x, y = _digits(32)
     tint = torch.rand(len(x), 3, 1, 1, generator=torch.Generator().manual_seed(0)) + 0.5
     model = nn.Sequential(

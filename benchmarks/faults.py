@@ -1,8 +1,8 @@
 """The fault benchmark: how many faults are found, how well they are named, and how often nothing is called something.
 
-It runs `nbdebug.diagnose` on every patient of every check, on mutants (healthy set-ups of the zoo with one fault put
-in), on faulty set-ups written apart from the checks (`tests/unseen/`) and on the healthy set-ups themselves, and prints
-what came of it. From the root of the project:
+It runs `nbdebug.diagnose` on every failing example of every check, on mutants (healthy set-ups of the zoo with one
+fault put in), on faulty set-ups written apart from the checks (`tests/unseen/`) and on the healthy set-ups themselves,
+and prints what came of it. From the root of the project:
 
     python -m benchmarks.faults --quick
     python -m benchmarks.faults --each 4 --seeds 5 --markdown docs/benchmark.md
@@ -85,10 +85,10 @@ def _limit() -> float:
 
 
 def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | None]:
-    """Give the set-up of a job, the checks that name its fault, and the places."""
+    """Return the set-up of a job, the checks that name its fault, and the places."""
     import torch
 
-    from tests.clinic import all_healthy, all_patients
+    from tests.examples import all_failing_examples, all_healthy
     from tests.mutants import Mutant, all_faults
     from tests.unseen import all_unseen
 
@@ -103,21 +103,21 @@ def _made(job: Job) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...] | 
         return stranger.make(), stranger.accepted, stranger.where
     if job.group == "healthy":
         return next(healthy for healthy in all_healthy() if healthy.name == job.host).make(), (), None
-    patient = next(p for p in all_patients() if (p.check, p.name) == (job.fault, job.host))
-    where = (patient.where,) if isinstance(patient.where, str) else patient.where
-    return patient.make(), (patient.check,), where
+    failing_example = next(p for p in all_failing_examples() if (p.check, p.name) == (job.fault, job.host))
+    where = (failing_example.where,) if isinstance(failing_example.where, str) else failing_example.where
+    return failing_example.make(), (failing_example.check,), where
 
 
 def jobs(options: argparse.Namespace) -> list[Job]:
     """List what there is to run."""
-    from tests.clinic import all_healthy, all_patients
+    from tests.examples import all_failing_examples, all_healthy
     from tests.mutants import all_mutants
     from tests.unseen import all_unseen
 
     found: list[Job] = []
     groups = options.groups
-    if "patient" in groups:
-        found += [Job("patient", p.check, p.name, 0) for p in all_patients()]
+    if "failing example" in groups:
+        found += [Job("failing example", p.check, p.name, 0) for p in all_failing_examples()]
     if "unseen" in groups:
         found += [Job("unseen", "", u.name, 0) for u in all_unseen()]
     if "healthy" in groups:
@@ -145,7 +145,9 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--each", type=int, default=4, help="how many set-ups each fault is put into (0: all it fits)")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each healthy set-up")
     parser.add_argument("--mutant-seeds", type=int, default=1, help="seeds of each mutant")
-    parser.add_argument("--groups", nargs="+", default=["patient", "unseen", "healthy", "mutant"], help="what to run")
+    parser.add_argument(
+        "--groups", nargs="+", default=["failing example", "unseen", "healthy", "mutant"], help="what to run"
+    )
     parser.add_argument("--only", default="", help="only runs whose name (group:fault@host) holds this text")
     parser.add_argument("--verify", action="store_true", help="try the remedies of what was found on a copy")
     parser.add_argument("--named-only", action="store_true", help="run only the checks that name the fault: quicker")
@@ -165,7 +167,7 @@ def options_from(arguments: list[str]) -> argparse.Namespace:
 
 
 def _left(todo: list[Job], options: argparse.Namespace) -> list[Job]:
-    """Give the jobs that an earlier, broken run has not done."""
+    """Return the jobs that an earlier, broken run has not done."""
     if not options.resume or not options.json or not options.json.exists():
         return todo
     done = {(o.group, o.fault, o.host, o.seed) for o in read([options.json])}

@@ -20,7 +20,7 @@ def seconds(what: str) -> float:
 
 def main(rounds: int = 7) -> None:
     """Alternate and print medians."""
-    seen: dict[str, list[float]] = {"nbdebug": [], "torch": [], "torch, nbdebug.diagnosis": []}
+    seen: dict[str, list[float]] = {"nbdebug": [], "torch": [], "torch, nbdebug.engine.diagnosis": []}
     for _ in range(rounds):
         for what, times in seen.items():
             times.append(seconds(what))

@@ -34,12 +34,12 @@ import torch
 
 from benchmarks.peers_said import PEERS
 from benchmarks.tables import peers_table
-from tests.clinic import all_healthy
+from tests.examples import all_healthy
 from tests.mutants import all_mutants
 
 
 def versions() -> dict[str, str]:
-    """Give the peers that are installed here, with their versions."""
+    """Return the peers that are installed here, with their versions."""
     found = {}
     for name in PEERS:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -71,7 +71,7 @@ def limited(seconds: int) -> Iterator[None]:
 
 
 def said(peer: Callable[[dict[str, Any]], set[str]], setup: dict[str, Any], seconds: int) -> set[str]:
-    """Give what a peer says about a set-up; an exception counts as said, by its kind."""
+    """Return what a peer says about a set-up; an exception counts as said, by its kind."""
     torch.manual_seed(0)
     try:
         with limited(seconds), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -107,7 +107,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _done(options: argparse.Namespace) -> dict[tuple[str, str, str, str], set[str]]:
-    """Give what an earlier, broken run has said already."""
+    """Return what an earlier, broken run has said already."""
     if not options.resume or not options.json or not options.json.exists():
         return {}
     rows = [json.loads(line) for line in options.json.read_text().splitlines()]
@@ -119,7 +119,7 @@ def _row(peer: str, group: str, fault: str, host: str, words: set[str], seconds:
 
 
 def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Give what the documentation shows: for each peer its version, how many faults it saw, and its false alarms."""
+    """Return what the documentation shows: for each peer its version, how many faults it saw, and its false alarms."""
     peers = []
     for peer in sorted({row["peer"] for row in found}):
         mine = [row for row in found if row["peer"] == peer]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Lines, Table
-from nbdebug.explanation import list_checks
-from nbdebug.finding import Finding, Remedy, Result
+from nbdebug.charts import Bars, Exhibit, HistogramGrid, Lines, Table
+from nbdebug.core.finding import Finding, Remedy, Result
+from nbdebug.engine.explanation import list_checks
 from nbdebug.report import Report
 
 LAYERS = tuple(f"encoder.layers.{i}.attention.out" for i in range(100))

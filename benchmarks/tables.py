@@ -13,7 +13,7 @@ HEAD = ("", "runs", "detected", "root cause first", "in the first 3", "place", "
 
 
 def as_text(outcomes: Sequence[Any]) -> str:
-    """Give the tables as plain text."""
+    """Return the tables as plain text."""
     rows = [HEAD, *_summary(outcomes)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
@@ -25,15 +25,15 @@ def as_text(outcomes: Sequence[Any]) -> str:
 def as_markdown(
     outcomes: Sequence[Any], trials: Sequence[Sequence[Any]] = (), peers: dict[str, Any] | None = None
 ) -> str:
-    """Give the tables as the page of the documentation, with blind trials and other tools where they are given."""
+    """Return the tables as the page of the documentation, with blind trials and other tools where they are given."""
     parts = [
         "# The fault benchmark\n",
-        "Made by `python -m benchmarks.faults`; every patient of every check, every kind of fault put into healthy "
-        "set-ups of the zoo (`tests/zoo/`, `tests/mutants/`), and the healthy set-ups themselves. *Detected*: a check "
-        "that names the root cause raised an alarm. *Place*: that finding names the module or parameter where the "
-        "fault was put, counted only where there is one. *A remedy verifies*: of the remedies of that finding that can "
-        "be tried on a copy, one made a short training better in two runs and the check find no more; only counted "
-        "with `--verify`, and where there is one to try.\n",
+        "Made by `python -m benchmarks.faults`; every failing example of every check, every kind of fault put into "
+        "healthy set-ups of the zoo (`tests/zoo/`, `tests/mutants/`), and the healthy set-ups themselves. "
+        "*Detected*: a check that names the root cause raised an alarm. *Place*: that finding names the module or "
+        "parameter where the fault was put, counted only where there is one. *A remedy verifies*: of the remedies "
+        "of that finding that can be tried on a copy, one made a short training better in two runs and the check "
+        "find no more; only counted with `--verify`, and where there is one to try.\n",
         _markdown_table(HEAD, _summary(outcomes)),
         *(part for number, trial in enumerate(trials, 1) for part in _trial(number, trial)),
         *(_beside_others(outcomes, peers) if peers else ()),
@@ -51,17 +51,18 @@ def _trial(number: int, outcomes: Sequence[Any]) -> list[str]:
     lists = {title: items for title, items in _lists(outcomes) if title != "Crashed checks"}
     return [
         f"\n## Blind trial {number}\n",
-        "Faulty and healthy set-ups written apart from the checks, in other styles than the patients (`tests/unseen/`, "
-        "`tests/zoo/odd_*.py`, `tests/zoo/tutorial_*.py`), and run once before anything was changed for them: the "
-        "figures to expect on code that nobody here has seen. False alarms have been mended in their mechanism since; "
-        "`STILL_MISSED` in `tests/test_unseen.py` lists the faults that no check tells yet.\n",
+        "Faulty and healthy set-ups written apart from the checks, in other styles than the failing examples "
+        "(`tests/unseen/`, `tests/zoo/odd_*.py`, `tests/zoo/tutorial_*.py`), and run once before anything was "
+        "changed for them: the figures to expect on code that nobody here has seen. False alarms have been mended "
+        "in their mechanism since; `STILL_MISSED` in `tests/test_unseen.py` lists the faults that no check tells "
+        "yet.\n",
         _markdown_table(HEAD, _summary(outcomes)),
         *(f"\n{title}:\n\n" + "\n".join(f"- {item}" for item in items) for title, items in lists.items() if items),
     ]
 
 
 def peers_table(peers: dict[str, Any], *more: Sequence[str]) -> str:
-    """Give the table of other tools, with more rows below."""
+    """Return the table of other tools, with more rows below."""
     rows = [
         (
             found["peer"],
@@ -101,7 +102,7 @@ def _beside_others(outcomes: Sequence[Any], peers: dict[str, Any]) -> list[str]:
 def _summary(outcomes: Sequence[Any]) -> list[tuple[str, ...]]:
     rows = [
         _row(name, [o for o in outcomes if o.group == group])
-        for group, name in (("patient", "patients"), ("unseen", "written apart"), ("mutant", "mutants"))
+        for group, name in (("failing example", "failing examples"), ("unseen", "written apart"), ("mutant", "mutants"))
     ]
     healthy = [o for o in outcomes if o.group == "healthy"]
     if healthy:

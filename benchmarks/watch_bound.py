@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-LINE, TOGETHER = 16, 16  # neighbouring elements; steps that are reduced at a time
+LINE, TOGETHER = 16, 16  # neighboring elements; steps that are reduced at a time
 
 
 def lines(tensor: torch.Tensor, wanted: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def lines(tensor: torch.Tensor, wanted: int) -> np.ndarray:
 
 
 def reduced(rows: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Give mean, standard deviation, largest value, share of zeros and a histogram of exponents."""
+    """Return mean, standard deviation, largest value, share of zeros and a histogram of exponents."""
     table = np.stack(rows)
     counts = np.bincount((rows[-1].view(np.uint32) >> 23).reshape(-1), minlength=512)
     return table.mean(1), table.std(1), np.abs(table).max(1), (table == 0).mean(1), counts

@@ -2,7 +2,7 @@
 
     python -m benchmarks.watch_overhead [--rounds 300] [--setups 6] [--workloads a,b,c,d] [--peers]
 
-CPU time of the process is compared, on one thread, because wall time says more about the neighbours than about us. The
+CPU time of the process is compared, on one thread, because wall time says more about the neighbors than about us. The
 median of the ratios over blocks of steps is given, with the quartiles. Where in memory a model happens to lie makes it
 quicker or slower by two hundredths for as long as it lives, so the rounds are shared out among several sets of models;
 and what ran before a step has filled the cache, so the order is drawn anew for each round. On a busy machine all
@@ -98,7 +98,7 @@ Watched = Callable[[nn.Module, Any], Any]
 
 
 def training(name: str) -> tuple[nn.Module, torch.optim.Optimizer, Step]:
-    """Give a model, its optimizer, and one step of its training."""
+    """Return a model, its optimizer, and one step of its training."""
     torch.manual_seed(0)
     model, x = WORKLOADS[name]()
     y = torch.randint(0, 10, (len(x),))
@@ -115,7 +115,9 @@ def training(name: str) -> tuple[nn.Module, torch.optim.Optimizer, Step]:
 
 
 def interleaved(name: str, ways: dict[str, Watched], rounds: int, warm: int, setups: int) -> dict[str, list[float]]:
-    """Give the CPU time of every step of every way of watching, a step of each in turn, over several sets of models."""
+    """Return the CPU time of every step of every way of watching, a step of each in turn, over several sets of
+    models.
+    """
     found: dict[str, list[float]] = {way: [] for way in ways}
     dice = random.Random(0)
     for _ in range(setups):
@@ -150,7 +152,7 @@ def one_setup(name: str, ways: dict[str, Watched], rounds: int, dice: random.Ran
 
 
 def ratios(watched: list[float], bare: list[float]) -> list[float]:
-    """Give the ratio of the times of each block of steps."""
+    """Return the ratio of the times of each block of steps."""
     starts = range(0, len(bare) - BLOCK + 1, BLOCK)
     return [sum(watched[i : i + BLOCK]) / sum(bare[i : i + BLOCK]) for i in starts]
 

@@ -17,7 +17,7 @@ Watched = Callable[[nn.Module, Any], Any]
 
 
 def peers() -> Iterator[tuple[str, Watched]]:
-    """Give every peer that is installed, recording everything at every step."""
+    """Return every peer that is installed, recording everything at every step."""
     known = {
         "tensorboard": ("TensorBoard histograms", tensorboard),
         "wandb": ("wandb.watch(log='all')", wandb),

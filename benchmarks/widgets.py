@@ -94,7 +94,9 @@ def lab() -> Iterator[Notebook]:
 
 
 def row(what: str, value: float, most: float | None, unit: str, digits: int = 0) -> Row:
-    """Give one line of the table: what, how much, at most how much, and whether that holds where there is a target."""
+    """Return one line of the table: what, how much, at most how much, and whether that holds where there is a
+    target.
+    """
     measured = f"{value:,.{digits}f} {unit}"
     if most is None:
         return what, measured, "", ""
@@ -102,7 +104,7 @@ def row(what: str, value: float, most: float | None, unit: str, digits: int = 0)
 
 
 def first_paint(notebook: Notebook, cell: int) -> float:
-    """Give the seconds from running the cell to the button that can be clicked, less those of the kernel."""
+    """Return the seconds from running the cell to the button that can be clicked, less those of the kernel."""
     begun = time.perf_counter()
     notebook.page.evaluate(
         """(index) => {
@@ -120,9 +122,9 @@ def first_paint(notebook: Notebook, cell: int) -> float:
 
 
 def clicks(notebook: Notebook, cell: int) -> tuple[float, float]:
-    """Give the milliseconds until a click on Cancel shows while an experiment runs, and until the kernel answers."""
+    """Return the milliseconds until a click on Cancel shows while an experiment runs, and until the kernel answers."""
     output = notebook.output(cell)
-    output.get_by_role("button", name=step_named("memorise")).click()
+    output.get_by_role("button", name=step_named("memorize")).click()
     output.get_by_role("button", name="Run this step").click()
     expect(output).to_contain_text("overfitting one batch", timeout=60_000)
     button = output.get_by_role("button", name="Cancel").element_handle()
@@ -131,7 +133,7 @@ def clicks(notebook: Notebook, cell: int) -> tuple[float, float]:
 
 
 def heap(page: Page) -> float:
-    """Give the megabytes that the page holds after a collection."""
+    """Return the megabytes that the page holds after a collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     used = float(session.send("Runtime.getHeapUsage")["usedSize"])
@@ -140,7 +142,7 @@ def heap(page: Page) -> float:
 
 
 def growth(notebook: Notebook, cell: int) -> float:
-    """Give the megabytes by which the page's heap grows over the updates of a live view."""
+    """Return the megabytes by which the page's heap grows over the updates of a live view."""
     notebook.run_cell(cell)
     curve = notebook.output(cell).locator(".nbdebug-view h3")
     expect(curve).to_be_visible(timeout=60_000)
@@ -165,7 +167,7 @@ def messages() -> Iterator[list[tuple[str, int]]]:
 
 
 def picture_of_fifty() -> tuple[int, float]:
-    """Give the number of messages that carry the activations of fifty layers, and the kilobytes of the picture."""
+    """Return the number of messages that carry the activations of fifty layers, and the kilobytes of the picture."""
     model = nn.Sequential(*(part for _ in range(25) for part in (nn.Linear(64, 64), nn.ReLU())))
     view = nbdebug.show_activations(model, digits())
     with messages() as sent:
@@ -176,7 +178,7 @@ def picture_of_fifty() -> tuple[int, float]:
 
 
 def hour() -> tuple[int, float]:
-    """Give the number and the megabytes of the messages of an hour of training, with a clock that runs ahead.
+    """Return the number and the megabytes of the messages of an hour of training, with a clock that runs ahead.
 
     Every three steps the clock goes on by as much as a view is let wait for its next message: no hour has more of them.
     """
@@ -201,7 +203,7 @@ def hour() -> tuple[int, float]:
 
 
 def loops_model() -> tuple[nn.Module, torch.optim.Optimizer]:
-    """Give a small network and its optimizer."""
+    """Return a small network and its optimizer."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     return model, torch.optim.SGD(model.parameters(), 0.05)

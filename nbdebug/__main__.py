@@ -156,7 +156,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from nbdebug.explanation import explain, list_checks
+    from nbdebug.engine.explanation import explain, list_checks
 
     for check in list_checks():
         print(f"{check:36} {explain(check).title}")

@@ -14,7 +14,7 @@ __all__ = [
     "NbdebugError",
     "NotApplicable",
     "OutOfTime",
-    "TwinRefused",
+    "SandboxRefused",
     "described",
     "plainly",
 ]
@@ -47,11 +47,11 @@ def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
     return BadInput(seen, where=where, expected=expected, do=do)
 
 
-class TwinRefused(NbdebugError):
+class SandboxRefused(NbdebugError):
     """The model cannot be copied for experiments."""
 
 
-class CopyNotIsolated(TwinRefused):
+class CopyNotIsolated(SandboxRefused):
     """The copy of the model uses the model itself, so that no experiment on it would be about the copy."""
 
 
@@ -74,7 +74,7 @@ def plainly(function: F) -> F:
     def said_plainly(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except (BadInput, TwinRefused) as error:
+        except (BadInput, SandboxRefused) as error:
             raise error.with_traceback(None) from None
 
     return cast("F", said_plainly)

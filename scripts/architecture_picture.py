@@ -11,7 +11,7 @@ __all__ = ["architecture_picture"]
 PACKAGE = Path(__file__).resolve().parent.parent / "nbdebug"
 WIDTH, HEIGHT = 1076, 440
 WIDE, HIGH = 134, 80
-COLOURS = {"yours": "#fdf1d8", "copy": "#e3eefb", "pure": "#e4f4e8", "shown": "#f1e8f8"}
+COLORS = {"yours": "#fdf1d8", "copy": "#e3eefb", "pure": "#e4f4e8", "shown": "#f1e8f8"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Box:
     lines: tuple[str, ...]
     column: float
     row: float
-    colour: str
+    color: str
 
     @property
     def x(self) -> float:
@@ -38,33 +38,31 @@ class Box:
 
 BOXES = (
     Box("", "your notebook", ("model, loader,", "loss, optimizer"), 0, 1, "yours"),
-    Box("subject", "subject/", ("takes a batch apart,", "iterates nothing"), 1, 1, "yours"),
-    Box("twin", "twin/", ("the copy, and the", "guard around it"), 2, 1, "copy"),
-    Box("probes", "probes/", ("each runs one", "experiment"), 3, 1, "copy"),
-    Box("evidence", "evidence/", ("what was measured:", "plain numbers"), 4, 1, "pure"),
-    Box("checks", "checks/", ("from numbers to", "findings, no torch"), 5, 1, "pure"),
-    Box("finding", "finding", ("what, where, how", "sure, what to try"), 6, 1, "pure"),
-    Box("decision_tree", "decision_tree/", ("which question is", "asked next"), 4, 0, "pure"),
+    Box("setup", "setup/", ("takes a batch apart,", "iterates nothing"), 1, 1, "yours"),
+    Box("sandbox", "sandbox/", ("the copy, and the", "guard around it"), 2, 1, "copy"),
+    Box("experiments", "experiments/", ("capture, trace,", "train briefly"), 3, 1, "copy"),
+    Box("evidence", "evidence/", ("shared measurements:", "plain numbers"), 4, 1, "pure"),
+    Box("checks", "checks/", ("one problem, one file:", "probe and verdict"), 5, 1, "pure"),
+    Box("core/finding", "finding", ("what, where, how", "sure, what to try"), 6, 1, "pure"),
+    Box("engine", "engine/", ("decision tree, session,", "root cause"), 4, 0, "pure"),
     Box("watch", "watch/", ("records your own", "loop as it runs"), 1, 2, "yours"),
-    Box("recorded", "recorded/", ("reads evidence out", "of a recording"), 3, 2, "copy"),
-    Box("verifying", "verifying/", ("tries a remedy on", "another copy"), 4, 2, "copy"),
+    Box("fixes", "fixes/", ("tries a fix on", "another copy"), 4, 2, "copy"),
     Box("report", "report/", ("page, notebook,", "data, SARIF"), 5, 2, "shown"),
     Box("widgets", "widgets/", ("the wizard and", "the views"), 6, 2, "shown"),
 )
 ARROWS = (
-    ("", "subject"), ("subject", "twin"), ("twin", "probes"), ("probes", "evidence"), ("evidence", "checks"),
-    ("checks", "finding"), ("decision_tree", "probes"), ("decision_tree", "checks"), ("", "watch"),
-    ("watch", "recorded"), ("recorded", "evidence"), ("finding", "verifying"), ("finding", "report"),
-    ("finding", "widgets"),
+    ("", "setup"), ("setup", "sandbox"), ("sandbox", "experiments"), ("experiments", "evidence"),
+    ("evidence", "checks"), ("checks", "core/finding"), ("engine", "experiments"), ("engine", "checks"), ("", "watch"),
+    ("watch", "evidence"), ("core/finding", "fixes"), ("core/finding", "report"), ("core/finding", "widgets"),
 )  # fmt: skip
 
 
 def architecture_picture() -> str:
-    """Give the picture as SVG; a folder that is gone is an error, so that the picture stays true."""
+    """Return the picture as SVG; a folder that is gone is an error, so that the picture stays true."""
     by_key = {box.key: box for box in BOXES}
     for key in filter(None, by_key):
         assert (PACKAGE / key).is_dir() or (PACKAGE / f"{key}.py").is_file(), f"nbdebug/{key} is drawn, but not there"
-    edge = by_key["twin"].x - 10
+    edge = by_key["sandbox"].x - 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif">',
         "<title>The way of one batch through the folders of nbdebug</title>",
@@ -93,7 +91,7 @@ def _box(box: Box) -> str:
         for number, line in enumerate(box.lines)
     )
     return (
-        f'<rect x="{box.x}" y="{box.y}" width="{WIDE}" height="{HIGH}" rx="7" fill="{COLOURS[box.colour]}" '
+        f'<rect x="{box.x}" y="{box.y}" width="{WIDE}" height="{HIGH}" rx="7" fill="{COLORS[box.color]}" '
         f'stroke="#888"/><text x="{middle}" y="{box.y + 25}" font-size="16" font-weight="bold" fill="#111" '
         f'text-anchor="middle">{escape(box.title)}</text>{lines}'
     )

@@ -1,8 +1,8 @@
-"""The examples on the page of each check: a patient of its tests, and the same code cured.
+"""The examples on the page of each check: a failing example of its tests, and the same code fixed.
 
 Nothing is written for the pages alone. The code is cut out of the test files, with everything of theirs that it uses,
-and a line of it that is ill says in a comment what it is when cured: `lr = 10.0  # cured: lr = 0.1`. Comments below the
-line give a cure of several lines, and an empty one leaves the line out. `tests/test_check_examples.py` runs both forms.
+and a line of it that is buggy says in a comment what it is when fixed: `lr = 10.0  # fixed: lr = 0.1`. Comments below
+the line give a fix of several lines, and an empty one leaves the line out. `tests/test_check_examples.py` runs both.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 __all__ = ["Example", "examples"]
 
 ROOT = Path(__file__).resolve().parent.parent
-MARK = "# cured:"
-KEPT = ("tests.zoo", "tests.clinic")  # data sets of the tests are imported by an example, other helpers are shown
+MARK = "# fixed:"
+KEPT = ("tests.zoo", "tests.examples")  # data sets of the tests are imported by an example, other helpers are shown
 FOR_TOOLS = re.compile(r"\s*# (noqa|type: ignore|fmt: skip)\S*.*$")
-ONE_LINE = re.compile(r'(?<=:\n) +""".*"""\n+')  # a docstring tells of the illness, not of the cured
+ONE_LINE = re.compile(r'(?<=:\n) +""".*"""\n+')  # a docstring tells of the bug, not of the fixed code
 ON_RANKS = "on_two_ranks"
-MAKES_A_PATIENT = re.compile(rf"patient|{ON_RANKS}")
+MAKES_A_PATIENT = re.compile(rf"failing example|{ON_RANKS}")
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 
 @dataclass(frozen=True)
 class Example:
-    """Code with the illness, what has to be put in its place, and what both use.
+    """Code with the bug, what has to be put in its place, and what both use.
 
     `name` is the function that makes the set-up; `kind` says as what: the arguments of `nbdebug.diagnose`, a recorded
     training, or one that is recorded on every process of a distributed training.
@@ -65,18 +65,18 @@ class Source:
                 self.definitions.update(dict.fromkeys(names, node))
 
     def text(self, node: Definition) -> list[str]:
-        """Give the lines of a definition, without the decorators that make it a patient."""
+        """Return the lines of a definition, without the decorators that make it a failing example."""
         first = min([node.lineno, *(mark.lineno for mark in getattr(_undecorated(node), "decorator_list", []))])
         last = node.end_lineno or node.lineno
         while last < len(self.lines) and self.lines[last].strip().startswith(MARK):
             last += 1
         return self.lines[first - 1 : last]
 
-    def patients(self) -> Iterator[tuple[str, ast.FunctionDef]]:
-        """Walk the functions that are registered as patients, with the check of each."""
+    def failing_examples(self) -> Iterator[tuple[str, ast.FunctionDef]]:
+        """Walk the functions that are registered as failing examples, with the check of each."""
         for node in self.definitions.values():
             for mark in getattr(node, "decorator_list", []):
-                if isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("patient", "recorded_patient"):
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) in ("failing_example", "failing_recording"):
                     assert isinstance(node, ast.FunctionDef)
                     yield self._text_of(mark.args[0]), node
 
@@ -132,7 +132,9 @@ class Excerpt:
                 self.imports.add((module, original, name))
 
     def code(self, name: str) -> dict[str, str]:
-        """Give the imports and helpers, the definitions that are ill or make the set-up, and those that were cured."""
+        """Return the imports and helpers, the definitions that are ill or make the set-up, and those that were
+        cured.
+        """
         files = list(dict.fromkeys(path for path, _ in self.parts))[::-1]  # helpers of other files come first
         parts = [self.parts[key] for key in sorted(self.parts, key=lambda key: (files.index(key[0]), key[1]))]
         marked = [part for part in parts if any(MARK in line for line in part)]
@@ -159,7 +161,7 @@ def _source(path: Path) -> Source:
 
 
 def _undecorated(node: Definition) -> Definition:
-    """Give a definition without the decorators that make it a patient."""
+    """Return a definition without the decorators that make it a failing example."""
     bare = copy.copy(node)
     if isinstance(bare, ast.FunctionDef):
         bare.decorator_list = [mark for mark in bare.decorator_list if not MAKES_A_PATIENT.search(ast.unparse(mark))]
@@ -167,9 +169,9 @@ def _undecorated(node: Definition) -> Definition:
 
 
 def _kind(node: ast.FunctionDef) -> str:
-    """Say what a patient gives, by its decorators."""
+    """Say what a failing example gives, by its decorators."""
     marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
-    return "ranks" if ON_RANKS in marks else "recording" if "recorded_patient" in marks else "setup"
+    return "ranks" if ON_RANKS in marks else "recording" if "failing_recording" in marks else "setup"
 
 
 def _joined(parts: list[list[str]]) -> str:
@@ -199,11 +201,13 @@ def _cured(lines: list[str]) -> list[str]:
 
 
 def examples() -> dict[str, Example]:
-    """Give for every check the first of its patients that says how it is cured."""
+    """Return for every check the first of its failing examples that says how it is fixed."""
     found: dict[str, Example] = {}
-    for path in sorted([*(ROOT / "tests/checks").glob("test_*.py"), *(ROOT / "tests/recorded").glob("test_*.py")]):
+    for path in sorted(
+        [*(ROOT / "tests/checks").glob("test_*.py"), *(ROOT / "tests/evidence/recorded").glob("test_*.py")]
+    ):
         source = _source(path)
-        for check, node in source.patients():
+        for check, node in source.failing_examples():
             if check not in found and (example := _example(source, check, node)):
                 found[check] = example
     return found

@@ -1,16 +1,18 @@
-"""The pages of the checks: an overview, and for each check what its docstring says, with a patient and its cure."""
+"""The pages of the checks: an overview, and for each check what its docstring says, with a failing example and its
+cure.
+"""
 
 from __future__ import annotations
 
 from check_examples import Example, examples
 
-from nbdebug.decision_tree import stages
-from nbdebug.registry import CheckSpec, registry
+from nbdebug.core.registry import CheckSpec, registry
+from nbdebug.engine.decision_tree import stages
 
 __all__ = ["checks_pages"]
 
 ABOUT = """\
-Each has a page of its own, made from the check's docstring, with code that has the illness and the same code cured.
+Each has a page of its own, made from the check's docstring, with code that has the bug and the same code fixed.
 Both are cut out of the check's own tests by `make docs`, and run by `tests/test_check_examples.py`.
 `nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks.
 """
@@ -33,7 +35,7 @@ and no longer here:
 ```python
 {helpers}```
 
-`{name}()` gives {what}. The code is a patient of [{file}](../../{file}); `tests.zoo` holds small data sets of
+`{name}()` gives {what}. The code is a failing example of [{file}](../../{file}); `tests.zoo` holds small data sets of
 scikit-learn as loaders.
 
 </details>
@@ -47,11 +49,13 @@ GIVES = {
 
 
 def checks_pages() -> dict[str, str]:
-    """Give every page by its path within docs/."""
+    """Return every page by its path within docs/."""
     shown = examples()
     tree = stages(registry)
     if bare := {check for stage in tree for check in stage.checks} - set(shown):
-        raise SystemExit(f"No patient of {', '.join(sorted(bare))} says how it is cured ('# cured:', CONTRIBUTING.md).")
+        raise SystemExit(
+            f"No failing example of {', '.join(sorted(bare))} says how it is fixed ('# fixed:', CONTRIBUTING.md)."
+        )
     overview = ["# What nbdebug checks\n", ABOUT]
     pages: dict[str, str] = {}
     for stage in tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seed_items import NOT_YET, SOURCES
 
-from nbdebug.decision_tree import TREE, find_symptom
+from nbdebug.engine.decision_tree import TREE, find_symptom
 
 __all__ = ["coverage_page"]
 
@@ -17,7 +17,7 @@ that does not exist.
 
 
 def coverage_page() -> str:
-    """Give the page."""
+    """Return the page."""
     count = sum(len(items) for items in SOURCES.values())
     parts = ["# What serves each item of the sources\n", ABOUT, f"{count} items.\n"]
     if NOT_YET:
@@ -31,7 +31,7 @@ def coverage_page() -> str:
 
 
 def link(reference: str) -> str:
-    """Give a reference as a reader can follow it."""
+    """Return a reference as a reader can follow it."""
     if reference.startswith("nbdebug."):
         return f"*{reference}*" if reference.removeprefix("nbdebug.") in NOT_YET else f"`{reference}`"
     kind, _, name = reference.partition(":")

@@ -1,4 +1,4 @@
-"""Begins a check: its file, its test with two patients and its line in the tree (`make new-check NAME=my-illness`).
+"""Begin a check: its file, its test with two failing examples and its line in the tree (`make new-check NAME=my-bug`).
 
 What it writes works from the first minute, with a condition that is real but arbitrary; every place that waits for a
 decision says TODO.
@@ -15,13 +15,13 @@ from string import Template
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SPELLING = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
-STEP = "one-pass"
+STEP, FOLDER = "one-pass", "passes"
 
 
 def main() -> int:
     """Write the three pieces, or say why not."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", help="the illness in two or more words, for example my-illness")
+    parser.add_argument("name", help="the problem in two or more words, for example my-bug")
     name = parser.parse_args().name
     trouble = why_not(name)
     if trouble:
@@ -42,27 +42,33 @@ def why_not(name: str) -> str:
         hint = f"; perhaps {near}" if SPELLING.fullmatch(near) and near != name else ""
         return f"{name!r} is not the name of a check: small letters, two or more words, joined by hyphens{hint}."
     known = [path.relative_to(ROOT).as_posix() for path in pieces(name) if path.exists()]
+    known += [path.relative_to(ROOT).as_posix() for path in (ROOT / "nbdebug" / "checks").glob(f"*/{stem(name)}.py")]
+    known = sorted(set(known))
     return f"{name} is there already: {' and '.join(known)}." if known else ""
 
 
 def pieces(name: str) -> dict[Path, str]:
-    """Give the files that are written, each with its template."""
-    stem = name.replace("-", "_")
+    """Return the files that are written, each with its template."""
     return {
-        ROOT / "nbdebug" / "checks" / f"{stem}.py": "check.py.txt",
-        ROOT / "tests" / "checks" / f"test_{stem}.py": "test_check.py.txt",
+        ROOT / "nbdebug" / "checks" / FOLDER / f"{stem(name)}.py": "check.py.txt",
+        ROOT / "tests" / "checks" / f"test_{stem(name)}.py": "test_check.py.txt",
     }
+
+
+def stem(name: str) -> str:
+    """Return the name of the function and of its file."""
+    return name.replace("-", "_")
 
 
 def filled(template: str, name: str) -> str:
     """Put the name into a template."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
-    return Template(text).substitute(id=name, function=name.replace("-", "_"), words=name.replace("-", " "))
+    return Template(text).substitute(id=name, function=stem(name), words=name.replace("-", " "))
 
 
 def line_of_tree(name: str) -> tuple[Path, str]:
     """Put the check behind those of the step that runs one batch through the model; give the file and its new text."""
-    for path in sorted((ROOT / "nbdebug" / "decision_tree").glob("*.py")):
+    for path in sorted((ROOT / "nbdebug" / "engine" / "decision_tree").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         step = re.search(rf'Step\(\s*"{STEP}",.*?\n(?P<indent> +)\((?P<checks>[^()]*)\)', text, re.DOTALL)
         if step:
@@ -72,15 +78,17 @@ def line_of_tree(name: str) -> tuple[Path, str]:
                 known = "".join(f'\n{inner}"{check}",' for check in re.findall(r'"([^"]+)"', known))
             line = f'\n{inner}"{name}",  # TODO: move it to the step whose question it answers'
             return path, f"{text[: step.start('checks')]}{known}{line}\n{step['indent']}{text[step.end('checks') :]}"
-    raise SystemExit(f"new-check: the step {STEP!r} was not found in nbdebug/decision_tree/. Nothing was written.")
+    raise SystemExit(
+        f"new-check: the step {STEP!r} was not found in nbdebug/engine/decision_tree/. Nothing was written."
+    )
 
 
 def next_steps(name: str, tree: Path) -> str:
     """Say what was written and what is left to do."""
     check, test = (path.relative_to(ROOT).as_posix() for path in pieces(name))
     return f"""Written:
-  {check}: the condition, its evidence, its threshold and its documentation
-  {test}: two patients, and what must not raise it
+  {check}: the condition, its evidence, its threshold and its documentation; move it to the folder of its stage
+  {test}: two failing examples, and what must not raise it
   {tree.relative_to(ROOT).as_posix()}: one line; move it to the step whose question it answers
 
 It works already, with a condition that stands for yours. Now:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from nbdebug.remedies import PatchSpec, all_patches
+from nbdebug.fixes import PatchSpec, all_patches
 
 __all__ = ["remedies_page"]
 
@@ -28,7 +28,7 @@ Otherwise it **did not help**, or was **not tried**, with the reason. Losses of 
 compared, so each patch says by what it is judged: by the *loss* where it stays the same function; by the *answers*
 (accuracy or explained variance on samples drawn over the whole data set) where the loss is another one or the data
 are drawn otherwise; by the *answers or the share of the first loss that is left*; by the accuracy with every
-*class* counting alike; or by the *check* alone where the illness need not show in a short training, which then must
+*class* counting alike; or by the *check* alone where the problem need not show in a short training, which then must
 not become worse.
 
 | patch | what it does to the copy | judged by |
@@ -44,7 +44,7 @@ JUDGED = {
 
 
 def remedies_page() -> str:
-    """Give the page, from the patches' own docstrings."""
+    """Return the page, from the patches' own docstrings."""
     return HEAD + "".join(_row(spec) for _, spec in sorted(all_patches().items()))
 
 

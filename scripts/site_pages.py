@@ -52,7 +52,7 @@ def lay_out(pages: Path) -> None:
 
 
 def place_of(source: str) -> str:
-    """Give where a file of the repository stands in the site; empty where it does not."""
+    """Return where a file of the repository stands in the site; empty where it does not."""
     return PAGES.get(source, source.removeprefix("docs/") if source.startswith("docs/") else "")
 
 

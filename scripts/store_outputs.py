@@ -69,7 +69,7 @@ def store(path: Path) -> None:
 
 
 def static(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
-    """Give what of an output can be shown without a kernel."""
+    """Return what of an output can be shown without a kernel."""
     if output.get("name") == "stderr":
         return None
     data = output.get("data", {})

@@ -13,4 +13,4 @@ NBDEBUG_SKIP_JS=1 "$own" -m pip install -q --disable-pip-version-check -c constr
 # fastai asks for torchvision, of which a build for another torch breaks everything that looks for it.
 "$own" -c 'import torchvision' 2>/dev/null || "$own" -m pip uninstall -q -y torchvision
 "$own" -m pip list --disable-pip-version-check 2>/dev/null | grep -iE '^(accelerate|fastai|keras|lightning|torch|transformers) '
-OMP_NUM_THREADS=1 "$own" -m pytest -q -p no:cacheprovider tests/adapters "${@:2}"
+OMP_NUM_THREADS=1 "$own" -m pytest -q -p no:cacheprovider tests/integrations/adapters "${@:2}"

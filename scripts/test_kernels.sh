@@ -14,5 +14,5 @@ for version in "$@"; do
   wanted=ipykernel$(test "$version" = newest || echo "==$version")
   "$python" -m pip install -q --disable-pip-version-check --no-deps --upgrade --target "$here" "$wanted"
   echo "ipykernel $("$own" -c 'import ipykernel; print(ipykernel.__version__)')"
-  NBDEBUG_KERNEL=$PWD/$own OMP_NUM_THREADS=1 "$python" -m pytest -q tests/widgets/test_in_a_kernel.py tests/show/test_in_a_kernel.py
+  NBDEBUG_KERNEL=$PWD/$own OMP_NUM_THREADS=1 "$python" -m pytest -q tests/widgets/test_in_a_kernel.py tests/views/test_in_a_kernel.py
 done

@@ -20,19 +20,19 @@ def _same_draws() -> None:
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Give the values that a test module draws while it is imported the same start."""
+    """Return the values that a test module draws while it is imported the same start."""
     _same_draws()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give the fixtures of a test the same start."""
+    """Return the fixtures of a test the same start."""
     _same_draws()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Give a test the same start, whether or not it is the first to need a shared fixture."""
+    """Return a test the same start, whether or not it is the first to need a shared fixture."""
     _same_draws()
 
 

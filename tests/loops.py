@@ -1,4 +1,4 @@
-"""Training steps with one thing wrong, and ones that are right, for tests and patients."""
+"""Training steps with one thing wrong, and ones that are right, for tests and failing examples."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Step = Callable[..., Any]
 
 
 def mlp(*last: nn.Module, width: int = 64) -> nn.Sequential:
-    """Give the plain network on digits, with perhaps something behind it."""
+    """Return the plain network on digits, with perhaps something behind it."""
     return nn.Sequential(
         nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10), *last
     )
 
 
 def setup(step: Step | None = None, lr: float = 1e-3, make: Any = torch.optim.Adam, **options: Any) -> dict[str, Any]:
-    """Give the healthy set-up on digits with this training step and optimizer."""
+    """Return the healthy set-up on digits with this training step and optimizer."""
     model = mlp()
     chosen = {"train_step": step} if step is not None else {}
     optimizer = make(model.parameters(), lr=lr, **options)
@@ -108,7 +108,7 @@ def hoarding() -> Step:
     def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
         nonlocal total
         loss = right(model, batch, loss_fn, optimizer)
-        total = total + loss  # cured: total = total + loss.item()
+        total = total + loss  # fixed: total = total + loss.item()
         return loss
 
     return step

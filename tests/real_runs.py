@@ -1,4 +1,4 @@
-"""Real trainings under watch, for the patients and the healthy runs of what is judged from recordings."""
+"""Real trainings under watch, for the failing examples and the healthy runs of what is judged from recordings."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.evidence import Recording
-from tests.clinic import Healthy
+from nbdebug.evidence.recording import Recording
+from tests.examples import Healthy
 from tests.training import train
 from tests.zoo.tabular import digits
 
 
 def mlp(*between: nn.Module, width: int = 32) -> nn.Sequential:
-    """Give a small network on digits."""
+    """Return a small network on digits."""
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), *between, nn.Linear(width, 10))
 
 
 def endless(loader: Iterable[Any]) -> Iterable[Any]:
-    """Give one epoch after the other."""
+    """Return one epoch after the other."""
     while True:
         yield from loader
 

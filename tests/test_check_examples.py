@@ -10,17 +10,17 @@ import pytest
 import torch
 
 import nbdebug
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
 from nbdebug.watch.judging import judged
 from nbdebug.watch.saving import load
-from tests.clinic import all_patients, all_recorded
 from tests.distributed.torchrun import torchrun
+from tests.examples import all_failing_examples, all_recorded
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from check_examples import Example, examples
 
 EXAMPLES = examples()
-# Every eighth is quick enough for every run; that the ill code is found is asked of every patient elsewhere.
+# Every eighth is quick enough for every run; that the ill code is found is asked of every failing example elsewhere.
 CASES = [
     pytest.param(example, id=check, marks=[pytest.mark.slow] * (index % 8 > 0))
     for index, (check, example) in enumerate(sorted(EXAMPLES.items()))
@@ -31,7 +31,7 @@ ON_RANKS = sorted(check for check, example in EXAMPLES.items() if example.kind =
 
 def test_every_check_has_an_example() -> None:
     assert set(EXAMPLES) == set(registry.load().checks)
-    assert {patient.check for patient in (*all_patients(), *all_recorded())} == set(EXAMPLES)
+    assert {failing_example.check for failing_example in (*all_failing_examples(), *all_recorded())} == set(EXAMPLES)
     assert len(ON_RANKS) == 5
 
 

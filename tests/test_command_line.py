@@ -36,7 +36,7 @@ def raising():
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a module of set-ups."""
+    """Return a folder with a module of set-ups."""
     (tmp_path / "setups.py").write_text(SETUPS)
     return tmp_path
 
@@ -121,7 +121,7 @@ def test_a_symptom_orders_the_run(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("inside")
 def test_quick_leaves_out_what_trains(tmp_path: Path) -> None:
     """The switch reaches the diagnosis, and the report says what was left out."""
-    asked = ("--checks", "forward-fails,batch-not-memorised", "--quick", "--quiet")
+    asked = ("--checks", "forward-fails,cannot-overfit-batch", "--quick", "--quiet")
     assert main(["diagnose", "setups:healthy", *asked, "--json", str(tmp_path / "quick.json")]) == 0
     results = json.loads((tmp_path / "quick.json").read_text())["results"]
     assert [result["status"] for result in results] == ["clean", "skipped"]

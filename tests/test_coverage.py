@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import nbdebug
-from nbdebug.decision_tree import IMPROVEMENTS, TREE, find_question, symptoms
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
+from nbdebug.engine.decision_tree import IMPROVEMENTS, TREE, find_question, symptoms
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -68,6 +68,6 @@ def test_every_check_and_question_serves_somebody_or_is_our_own() -> None:
     named = {
         word.partition(":")[2] for _, _, served in ITEMS for word in served.split() if word.startswith("question:")
     }
-    from nbdebug.decision_tree import questions
+    from nbdebug.engine.decision_tree import questions
 
     assert {question.id for question in questions()} - named == set()

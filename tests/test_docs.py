@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str, after: str) -> list[str]:
-    """Give the code blocks of one language behind a marker."""
+    """Return the code blocks of one language behind a marker."""
     return re.findall(rf"```{language}\n(.*?)```", README.partition(after)[2], flags=re.DOTALL)
 
 
@@ -45,9 +45,9 @@ def test_the_own_check_of_readme_works() -> None:
     known: dict[str, object] = {"nbdebug": nbdebug}
     try:
         exec(code, known)
-        assert "too-many-parameters" in nbdebug.registry.registry.checks  # type: ignore[attr-defined]
+        assert "too-many-parameters" in nbdebug.core.registry.registry.checks  # type: ignore[attr-defined]
     finally:
-        nbdebug.registry.registry.checks.pop("too-many-parameters", None)  # type: ignore[attr-defined]
+        nbdebug.core.registry.registry.checks.pop("too-many-parameters", None)  # type: ignore[attr-defined]
 
 
 def test_links_lead_somewhere() -> None:

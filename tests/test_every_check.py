@@ -10,42 +10,44 @@ import pytest
 import torch
 
 import nbdebug
-from nbdebug.decision_tree import TREE
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
+from nbdebug.engine.decision_tree import TREE
 from nbdebug.watch.judging import judged
-from tests.clinic import ONCE_ALARMED, Healthy, Patient, all_healthy, all_patients, all_recorded
+from tests.examples import ONCE_ALARMED, FailingExample, Healthy, all_failing_examples, all_healthy, all_recorded
 
 CHECKS = sorted(registry.load().checks)
 
 
 def run(setup: dict[str, Any], **options: Any) -> nbdebug.Report:
-    """Diagnose quietly; a patient that is a recorded training is judged as it was recorded."""
+    """Diagnose quietly; a failing example that is a recorded training is judged as it was recorded."""
     if "recording" in setup:
         return judged(setup["recording"])
     return nbdebug.diagnose(**setup, progress=False, **options)
 
 
-def made(thing: Patient | Healthy, seed: int = 0) -> dict[str, Any]:
+def made(thing: FailingExample | Healthy, seed: int = 0) -> dict[str, Any]:
     """Make a set-up from its own seed."""
     torch.manual_seed(seed)
     return thing.make()
 
 
-@pytest.mark.parametrize("patient", [*all_patients(), *all_recorded()], ids=lambda p: f"{p.check}:{p.name}")
-def test_finds_its_patient(patient: Patient) -> None:
-    """Every patient is found by its check, at its place, with the numbers behind it."""
-    result = run(made(patient), checks=[patient.check]).result(patient.check)
+@pytest.mark.parametrize(
+    "failing_example", [*all_failing_examples(), *all_recorded()], ids=lambda p: f"{p.check}:{p.name}"
+)
+def test_finds_its_patient(failing_example: FailingExample) -> None:
+    """Every failing example is found by its check, at its place, with the numbers behind it."""
+    result = run(made(failing_example), checks=[failing_example.check]).result(failing_example.check)
     assert result.status == "found", result
     assert all(finding.evidence for finding in result.findings)
     for remedy in (remedy for finding in result.findings for remedy in finding.remedies):
         compile(remedy.code.replace("…", "..."), remedy.says, "exec", ast.PyCF_ONLY_AST)  # ready to be copied
-    if patient.where is not None:
-        places = (patient.where,) if isinstance(patient.where, str) else patient.where
+    if failing_example.where is not None:
+        places = (failing_example.where,) if isinstance(failing_example.where, str) else failing_example.where
         assert any(finding.where in places for finding in result.findings), [f.where for f in result.findings]
 
 
 def seldom(index: int, setup: Healthy) -> list[pytest.MarkDecorator]:
-    """Give a third of the zoo to every run, with what once raised an alarm; `make test-slow` takes the rest."""
+    """Return a third of the zoo to every run, with what once raised an alarm; `make test-slow` takes the rest."""
     always = setup.name in ONCE_ALARMED or (index % 3 == 0 and not setup.is_tutorial)
     return [] if always else [pytest.mark.slow]
 
@@ -64,8 +66,8 @@ def test_silent_on_healthy(setup: Healthy) -> None:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_has_a_patient(check: str) -> None:
-    """A check without a patient is a claim without a proof."""
-    assert [p for p in (*all_patients(), *all_recorded()) if p.check == check]
+    """A check without a failing example is a claim without a proof."""
+    assert [p for p in (*all_failing_examples(), *all_recorded()) if p.check == check]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -86,9 +88,9 @@ def test_is_in_the_tree_once(check: str) -> None:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_is_pure(check: str) -> None:
-    """A check looks at evidence only: no torch, no subject, no twin."""
+    """A check looks at evidence only: no torch, no subject, no copy."""
     source = inspect.getsource(inspect.getmodule(registry.find(check).function))  # type: ignore[arg-type]
-    for forbidden in ("import torch", "nbdebug.twin", "nbdebug.subject", "nbdebug.probes", "nbdebug.session"):
+    for forbidden in ("import torch", "nbdebug.sandbox", "nbdebug.setup", "nbdebug.evidence", "nbdebug.engine.session"):
         assert forbidden not in source
 
 

@@ -20,7 +20,7 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def code_cells(path: Path) -> list[Any]:
-    """Give the cells of a notebook that are run."""
+    """Return the cells of a notebook that are run."""
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.control import Control
-from nbdebug.journal import Event
-from nbdebug.session import Session
-from nbdebug.subject import Subject
+from nbdebug.core.control import Control
+from nbdebug.core.journal import Event
+from nbdebug.engine.session import Session
+from nbdebug.setup import Setup
 from tests.trust.setups import classify, mlp
 
-CHECKS = ["forward-fails", "batch-mixing", "initial-loss-off", "batch-not-memorised"]
+CHECKS = ["forward-fails", "batch-mixing", "initial-loss-off", "cannot-overfit-batch"]
 
 
 class Presses(nn.Module):
@@ -86,7 +86,7 @@ def test_the_second_interrupt_is_raised() -> None:
 
 
 def test_a_session_runs_again_after_an_interrupt() -> None:
-    session = Session(Subject(**classify(Presses(at=3))))
+    session = Session(Setup(**classify(Presses(at=3))))
     session.run(CHECKS)
     assert session.journal.results[-1].reason == "interrupted"
     session.run(CHECKS)
@@ -94,9 +94,9 @@ def test_a_session_runs_again_after_an_interrupt() -> None:
 
 
 def test_gather_after_an_interrupt() -> None:
-    from nbdebug.evidence import TrialRun
+    from nbdebug.evidence.trial_run import TrialRun
 
-    session = Session(Subject(**classify(Presses(at=1))))
+    session = Session(Setup(**classify(Presses(at=1))))
     with pytest.raises(KeyboardInterrupt):
         session.gather(TrialRun)
     assert session.gather(TrialRun).ok
@@ -104,7 +104,7 @@ def test_gather_after_an_interrupt() -> None:
 
 def test_cancel_from_another_thread() -> None:
     control = Control()
-    session = Session(Subject(**classify(mlp())), control=control)
+    session = Session(Setup(**classify(mlp())), control=control)
     control.on_progress = lambda fraction, text: control.cancel.set()
     worker = threading.Thread(target=session.run, args=(CHECKS,))
     worker.start()
@@ -121,7 +121,7 @@ def test_time_limit() -> None:
 
 def test_an_interrupt_between_experiments() -> None:
     """A listener stands for everything that runs outside the guard."""
-    session = Session(Subject(**classify(mlp())))
+    session = Session(Setup(**classify(mlp())))
 
     def press(event: Event) -> None:
         if event.kind == "result" and event.name == CHECKS[0]:

@@ -27,9 +27,9 @@ class Width:
     widest: int
 
 @nbdebug.probe
-def width(twin: nbdebug.Twin) -> Width:
+def width(sandbox: nbdebug.Sandbox) -> Width:
     """Measure the widest layer."""
-    return Width(max(p.shape[0] for p in twin.model.parameters()))
+    return Width(max(p.shape[0] for p in sandbox.model.parameters()))
 
 @nbdebug.check
 def too_wide(width: Width, *, most: int = 4):
@@ -111,7 +111,7 @@ def test_diagnose_magic_saves_a_report() -> None:
         SAVE,
         "%nbdebug tree",
         "%nbdebug tree report",
-        'quick = %nbdebug diagnose model loader --quick\nprint(quick.result("batch-not-memorised").reason)',
+        'quick = %nbdebug diagnose model loader --quick\nprint(quick.result("cannot-overfit-batch").reason)',
         allow_errors=True,
     )
     assert "run %nbdebug diagnose" in shown[1]

@@ -26,7 +26,7 @@ def mlp() -> nn.Sequential:
 
 
 class Cancelling(nn.Module):
-    """A neighbour is added in even columns and subtracted in odd ones: the sum over the columns shows nothing."""
+    """A neighbor is added in even columns and subtracted in odd ones: the sum over the columns shows nothing."""
 
     def __init__(self, norm: bool) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Cancelling(nn.Module):
 
 @pytest.mark.parametrize("norm", [False, True])
 def test_mixing_is_seen_where_signed_gradients_cancel(norm: bool) -> None:
-    """TheDeepChecker sums signed gradients; lightning-bolts' test is useless with batch normalisation."""
+    """TheDeepChecker sums signed gradients; lightning-bolts' test is useless with batch normalization."""
     assert run(Cancelling(norm), digits(), "batch-mixing").alarms
 
 
@@ -74,7 +74,7 @@ def test_mean_of_exactly_zero_is_no_error() -> None:
     both = torch.cat([rows, -rows])
     assert float(both.mean()) == 0
     loader = DataLoader(TensorDataset(both, labels.repeat(2)), 64, shuffle=True)
-    report = run(mlp(), loader, "non-finite-inputs", "constant-inputs", "unnormalised-inputs", "activations-off-scale")
+    report = run(mlp(), loader, "non-finite-inputs", "constant-inputs", "unnormalized-inputs", "activations-off-scale")
     assert not report.alarms
 
 
@@ -157,7 +157,7 @@ class Remembers(nn.Module):
 
 def test_one_batch_means_one_batch(tmp_path: Path) -> None:
     """Lightning's overfit runs drew other batches all the same (#2311, #9850)."""
-    run(Remembers(tmp_path / "seen"), digits(), "batch-not-memorised")
+    run(Remembers(tmp_path / "seen"), digits(), "cannot-overfit-batch")
     seen = (tmp_path / "seen").read_text().split()
     commonest = max(seen.count(value) for value in set(seen))
     assert commonest > 20 and commonest > 0.8 * len(seen)
@@ -168,7 +168,7 @@ def test_learning_rate_trials_leave_the_state_alone() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    run(model, digits(), "learning-rate-too-high", "learning-rate-too-low", "batch-not-memorised", optimizer=optimizer)
+    run(model, digits(), "learning-rate-too-high", "learning-rate-too-low", "cannot-overfit-batch", optimizer=optimizer)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not optimizer.state and optimizer.param_groups[0]["lr"] == 0.1
 
@@ -187,11 +187,11 @@ def test_scaled_gradients_do_not_explode() -> None:
 
     model = mlp()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    checks = ("exploding-gradients", "clipping-too-tight", "step-never-taken", "gradients-accumulate")
+    checks = ("exploding-gradients", "clipping-too-tight", "step-never-taken", "accumulated-gradients")
     assert not run(model, digits(), *checks, optimizer=optimizer, train_step=step).alarms
 
 
-class CentredOverBatch(nn.Module):
+class CenteredOverBatch(nn.Module):
     """Subtracts the mean over the samples before its last layer."""
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class CentredOverBatch(nn.Module):
 
 def test_compiled_modules_are_not_blind_spots() -> None:
     """Hooks of a compiled model may silently not fire (pytorch #117758)."""
-    model = torch.compile(CentredOverBatch(), backend="eager")
+    model = torch.compile(CenteredOverBatch(), backend="eager")
     with torch.no_grad():
         model(torch.zeros(4, 64))
     assert run(model, digits(), "batch-mixing").findings[0].where == "last"

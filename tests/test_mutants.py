@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import nbdebug
-from nbdebug.registry import registry
-from tests.clinic import all_healthy
+from nbdebug.core.registry import registry
+from tests.examples import all_healthy
 from tests.mutants import Mutant, all_faults, all_mutants
 
 QUICK = (
@@ -19,7 +19,7 @@ QUICK = (
 
 
 def named(name: str) -> Mutant:
-    """Give the mutant of this name."""
+    """Return the mutant of this name."""
     kind, host = name.split("@")
     return Mutant(
         next(fault for fault in all_faults() if fault.kind == kind),

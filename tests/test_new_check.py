@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Give a copy of what the command reads and writes, and of the tests."""
+    """Return a copy of what the command reads and writes, and of the tests."""
     leave = shutil.ignore_patterns("__pycache__", "static", ".*")
     for part in ("nbdebug", "tests", "scripts"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=leave)
@@ -36,7 +36,7 @@ def new_check(copy: Path, name: str) -> subprocess.CompletedProcess[str]:
 
 
 def state(copy: Path) -> dict[Path, bytes]:
-    """Give every file with what it holds."""
+    """Return every file with what it holds."""
     return {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
 
 
@@ -50,7 +50,7 @@ def test_what_it_writes_works(copy: Path) -> None:
     changed = {path.relative_to(copy).as_posix() for path, held in state(copy).items() if before.get(path) != held}
     stems = ("weights_of_lead", "weights_of_gold")
     assert changed == {
-        "nbdebug/decision_tree/stages.py",
+        "nbdebug/engine/decision_tree/stages.py",
         *(f"nbdebug/checks/{stem}.py" for stem in stems),
         *(f"tests/checks/test_{stem}.py" for stem in stems),
     }
@@ -62,14 +62,14 @@ def test_what_it_writes_works(copy: Path) -> None:
         "tests/test_every_check.py", *(f"tests/checks/test_{stem}.py" for stem in stems),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    asked = 2 * (2 + 4 + 1)  # of each check: its patients, the common questions, its own test
+    asked = 2 * (2 + 4 + 1)  # of each check: its failing examples, the common questions, its own test
     assert f"{asked} passed" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("dead-units", "dead-units is there already: nbdebug/checks/dead_units.py"),
+        ("dead-units", "dead-units is there already: nbdebug/checks/loss/dead_units.py"),
         ("My Illness", "perhaps my-illness"),
         ("ill", "two or more words"),
         ("", "two or more words"),

@@ -12,12 +12,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from nbdebug.control import Control
+from nbdebug.core.control import Control
+from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
+from nbdebug.engine.session import Session
 from nbdebug.errors import BadInput
-from nbdebug.registry import CheckSpec, Need, ProbeSpec, Registry, registry
-from nbdebug.session import Session
-from nbdebug.subject import Subject
-from tests import clinic
+from nbdebug.setup import Setup
+from tests import examples
 
 
 def setup(*layers: nn.Module) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def test_what_trains_is_left_out_and_said_so() -> None:
     report = nbdebug.diagnose(**setup(), quick=True, progress=False)
     left_out = {result.check: result.left_out for result in report.results}
     assert set(left_out) == set(nbdebug.list_checks())
-    for check in ("batch-not-memorised", "learning-rate-too-high", "labels-unrelated-to-inputs", "train-eval-gap"):
+    for check in ("cannot-overfit-batch", "learning-rate-too-high", "labels-unrelated-to-inputs", "train-eval-gap"):
         assert left_out[check] == "quick"
     assert not {"overfit_one_batch", "short_run", "baselines"} & set(report.timings)
     assert report.result("forward-fails").status == report.result("softmax-before-cross-entropy").status == "clean"
@@ -46,9 +46,9 @@ def test_what_shows_at_a_glance_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "well", [h for h in clinic.all_healthy() if not h.is_tutorial][::6], ids=lambda well: well.name
+    "well", [h for h in examples.all_healthy() if not h.is_tutorial][::6], ids=lambda well: well.name
 )
-def test_no_alarm_where_little_is_seen(well: clinic.Healthy) -> None:
+def test_no_alarm_where_little_is_seen(well: examples.Healthy) -> None:
     """Fewer batches and samples must not make a healthy set-up look ill."""
     torch.manual_seed(0)
     report = nbdebug.diagnose(**well.make(), quick=True, progress=False)
@@ -68,9 +68,9 @@ def test_what_can_do_without_is_left_out_too() -> None:
     known.add_probe(ProbeSpec("slow", lambda: Slow(), {}, Slow, is_quick=False))
     known.add_check(CheckSpec("hasty", lambda slow: [nbdebug.Finding("Alarm.")], {"slow": Need(Slow, True)}, {}))
     made = setup()
-    session = Session(Subject(made["model"], made["loader"]), control=Control(quick=True), known=known)
+    session = Session(Setup(made["model"], made["loader"]), control=Control(quick=True), known=known)
     assert session.run(["hasty"])[0].left_out == "quick"
-    assert Session(Subject(made["model"], made["loader"]), known=known).run(["hasty"])[0].status == "found"
+    assert Session(Setup(made["model"], made["loader"]), known=known).run(["hasty"])[0].status == "found"
 
 
 def test_a_switch_is_true_or_false() -> None:

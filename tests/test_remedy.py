@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbdebug.remedy import in_code
+from nbdebug.core.remedy import in_code
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,7 @@ def test_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
 
 
 def test_links_of_a_page_are_taken_along() -> None:
-    text = (
-        "[a](docs/tree.md#x) ![b](docs/images/c.png) [d](tests/clinic.py) [e](https://f.g)\n```\n[h](docs/i.md)\n```\n"
-    )
+    text = "[a](docs/tree.md#x) ![b](docs/images/c.png) [d](tests/examples.py) [e](https://f.g)\n```\n[h](docs/i.md)\n```\n"
     expected = "[a](tree.md#x) ![b](images/c.png) d [e](https://f.g)\n```\n[h](docs/i.md)\n```\n"
     assert relinked(text, "README.md") == expected
     assert relinked("[up](../checks.md)", "docs/checks/dead-units.md") == "[up](../checks.md)"

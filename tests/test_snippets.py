@@ -95,7 +95,7 @@ def function(*given):
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    """Give the code of a page in these languages."""
+    """Return the code of a page in these languages."""
     text = re.sub(r"<!-- example -->.*?```\n\n", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)  # test_docs.py
     found = re.findall(r"^( *)```(\w*)\n(.*?)^ *```", text, flags=re.DOTALL | re.MULTILINE)
     return [textwrap.dedent(code) for _, language, code in found if language in languages]
@@ -107,7 +107,7 @@ def cases(pages: list[Path]) -> list[Any]:
 
 @pytest.mark.parametrize("page", cases([p for p in PAGES if blocks(p, "python") and p.name not in PARTS]))
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nbdebug.registry import registry
+    from nbdebug.core.registry import registry
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "checks", dict(registry.load().checks))  # what a snippet registers goes with it

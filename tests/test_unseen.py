@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nbdebug
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
 from tests.unseen import Unseen, all_unseen
 
 # What the checks missed or placed wrongly when they first saw it stays in every run; `make test-slow` takes the rest.
@@ -16,7 +16,7 @@ ONCE_MISSED = (
     "copy_is_trained",
     "epochs_counted_in_batches",
     "half_precision_throughout",
-    "labels_of_the_neighbour",
+    "labels_of_the_neighbor",
     "lstm_over_the_samples",
     "momentum_without_end",
     "never_back_to_training",
@@ -42,7 +42,7 @@ STILL_MISSED = (
     "reward_of_the_best_action",
     "shared_out_among_samples",
     "strangers_drawn_near",
-    "sums_over_neighbours",
+    "sums_over_neighbors",
     "values_against_all_rewards",
 )
 

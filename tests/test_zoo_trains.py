@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tests.clinic import Healthy, all_healthy
+from tests.examples import Healthy, all_healthy
 from tests.training import train
 
 ZOO = [pytest.param(h, id=h.name, marks=[pytest.mark.slow] * h.is_tutorial) for h in all_healthy()]

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from nbdebug.subject import Batch, Subject
-from nbdebug.subject.loss import main_output, own_loss
+from nbdebug.setup import Batch, Setup
+from nbdebug.setup.loss import main_output, own_loss
 
 
 @dataclass(frozen=True)
@@ -20,69 +20,69 @@ class Training:
     accuracy: float | None
 
 
-def train(setup: dict[str, Any], epochs: int) -> Training:
+def train(given: dict[str, Any], epochs: int) -> Training:
     """Train for so many epochs with the set-up's own step, loss, optimizer and scheduler."""
-    subject = Subject(**setup)
-    setup["model"].train()
+    setup = Setup(**given)
+    given["model"].train()
     losses = []
     for _ in range(epochs):
-        taken = [_step(setup, subject, raw) for raw in setup["loader"]]
+        taken = [_step(given, setup, raw) for raw in given["loader"]]
         losses.append(sum(taken) / len(taken))
-    return Training(tuple(losses), accuracy(setup))
+    return Training(tuple(losses), accuracy(given))
 
 
-def _step(setup: dict[str, Any], subject: Subject, raw: Any) -> float:
-    optimizer, scheduler = setup["optimizer"], setup.get("scheduler")
-    if "train_step" in setup:
-        loss = setup["train_step"](setup["model"], raw, setup.get("loss_fn"), optimizer)
+def _step(given: dict[str, Any], setup: Setup, raw: Any) -> float:
+    optimizer, scheduler = given["optimizer"], given.get("scheduler")
+    if "train_step" in given:
+        loss = given["train_step"](given["model"], raw, given.get("loss_fn"), optimizer)
     else:
-        loss = optimizer.step(lambda: _backward(setup, subject, raw))
+        loss = optimizer.step(lambda: _backward(given, setup, raw))
     if scheduler is not None:
         scheduler.step()
     return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
 
-def _backward(setup: dict[str, Any], subject: Subject, raw: Any) -> torch.Tensor:
-    setup["optimizer"].zero_grad()
-    loss = loss_of(setup, subject.wrap(raw))
+def _backward(given: dict[str, Any], setup: Setup, raw: Any) -> torch.Tensor:
+    given["optimizer"].zero_grad()
+    loss = loss_of(given, setup.wrap(raw))
     loss.backward()
     return loss
 
 
-def loss_of(setup: dict[str, Any], batch: Batch) -> torch.Tensor:
-    """Give the loss as the user's loop would compute it."""
-    if "compute_loss" in setup:
-        return setup["compute_loss"](setup["model"], batch.raw, setup.get("loss_fn"))
-    output = setup["model"](*batch.args, **batch.kwargs)
-    if setup.get("loss_fn") is None:
+def loss_of(given: dict[str, Any], batch: Batch) -> torch.Tensor:
+    """Return the loss as the user's loop would compute it."""
+    if "compute_loss" in given:
+        return given["compute_loss"](given["model"], batch.raw, given.get("loss_fn"))
+    output = given["model"](*batch.args, **batch.kwargs)
+    if given.get("loss_fn") is None:
         loss = own_loss(output)
         assert loss is not None, "a set-up without loss_fn has to return its own loss"
         return loss
-    return setup["loss_fn"](output, batch.target)
+    return given["loss_fn"](output, batch.target)
 
 
 @torch.no_grad()
-def accuracy(setup: dict[str, Any]) -> float | None:
-    """Give the share of right answers on the validation data, or on the training data where there is no other."""
-    subject, right = Subject(**setup), []
-    if "compute_loss" in setup and not _takes(setup, subject):
+def accuracy(given: dict[str, Any]) -> float | None:
+    """Return the share of right answers on the validation data, or on the training data where there is no other."""
+    setup, right = Setup(**given), []
+    if "compute_loss" in given and not _takes(given, setup):
         return None
-    setup["model"].eval()
-    for raw in setup.get("val_loader") or setup["loader"]:
-        batch = subject.wrap(raw)
-        found = _right(main_output(setup["model"](*batch.args, **batch.kwargs)), batch.target)
+    given["model"].eval()
+    for raw in given.get("val_loader") or given["loader"]:
+        batch = setup.wrap(raw)
+        found = _right(main_output(given["model"](*batch.args, **batch.kwargs)), batch.target)
         if found is None:
             break
         right.append(found)
-    setup["model"].train()
+    given["model"].train()
     return float(torch.cat(right).double().mean()) if right else None
 
 
-def _takes(setup: dict[str, Any], subject: Subject) -> bool:
-    """Say whether the model can be called with what is in a batch; only its own loss may know how to call it."""
-    batch = subject.wrap(next(iter(setup["loader"])))
+def _takes(given: dict[str, Any], setup: Setup) -> bool:
+    """Return whether the model can be called with what is in a batch; only its own loss may know how to call it."""
+    batch = setup.wrap(next(iter(given["loader"])))
     try:
-        inspect.signature(setup["model"].forward).bind(*batch.args, **batch.kwargs)
+        inspect.signature(given["model"].forward).bind(*batch.args, **batch.kwargs)
     except TypeError:
         return False
     return True

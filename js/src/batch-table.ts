@@ -68,7 +68,7 @@ function line(props: TableProps, place: number, row: Row, judged: boolean): HTML
   const verdict = sample.right === null ? "" : sample.right ? "nbd-good" : "nbd-bad";
   const mark = sample.right === null ? "" : sample.right ? " ✓" : " ✗";
   const said = `${sample.predicted} ${percent(sample.confidence)}${mark}`;
-  const judgement = judged
+  const judgment = judged
     ? [h("td", { class: verdict }, said), h("td", {}, sample.loss === null ? "" : short(sample.loss))]
     : [];
   const cells = row.map((value) => h("td", { class: value === null ? "nbd-bad" : "" }, short(value)));
@@ -77,7 +77,7 @@ function line(props: TableProps, place: number, row: Row, judged: boolean): HTML
     { "aria-selected": String(place === props.chosen) },
     h("td", {}, choose),
     h("td", {}, sample.target),
-    ...judgement,
+    ...judgment,
     ...cells,
   );
 }

@@ -1,9 +1,9 @@
-// Counts as a strip of colour, and histograms large enough to read.
+// Counts as a strip of color, and histograms large enough to read.
 
 import { h, s, short } from "./dom";
 
 // Viridis at ten places; brighter is more.
-const COLOURS = [
+const COLORS = [
   [68, 1, 84],
   [72, 40, 120],
   [62, 73, 137],
@@ -16,9 +16,9 @@ const COLOURS = [
   [253, 231, 37],
 ] as const;
 
-export function colourOf(share: number): [number, number, number] {
-  const at = Math.min(1, Math.max(0, share)) * (COLOURS.length - 1);
-  const [a, b] = [COLOURS[Math.floor(at)] ?? COLOURS[0], COLOURS[Math.ceil(at)] ?? COLOURS[9]];
+export function colorOf(share: number): [number, number, number] {
+  const at = Math.min(1, Math.max(0, share)) * (COLORS.length - 1);
+  const [a, b] = [COLORS[Math.floor(at)] ?? COLORS[0], COLORS[Math.ceil(at)] ?? COLORS[9]];
   const part = at - Math.floor(at);
   return [0, 1, 2].map((i) => Math.round((a[i] ?? 0) * (1 - part) + (b[i] ?? 0) * part)) as [
     number,
@@ -45,7 +45,7 @@ export function paint(canvas: HTMLCanvasElement, counts: ArrayLike<number>): voi
   const top = Math.max(1e-12, ...Array.from(counts));
   const image = context.createImageData(counts.length || 1, 1);
   for (let i = 0; i < counts.length; i++) {
-    const [red, green, blue] = colourOf(Math.sqrt((counts[i] ?? 0) / top));
+    const [red, green, blue] = colorOf(Math.sqrt((counts[i] ?? 0) / top));
     image.data.set([red, green, blue, 255], 4 * i);
   }
   context.putImageData(image, 0, 0);

@@ -1,1 +1,1 @@
-"""One check a file, named after the illness: a pure function from evidence to findings."""
+"""One problem, one file: its evidence, the experiment that gathers it, and the check that judges it."""

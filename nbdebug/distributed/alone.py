@@ -42,23 +42,25 @@ def stand_alone(on_close: Callable[[Callable[[], Any]], None]) -> None:
 
 
 def groups_in(modules: Iterable[nn.Module]) -> list[Any]:
-    """Give the groups of processes that modules hold as attributes: a copy must hold the lone group in their place."""
+    """Return the groups of processes that modules hold as attributes: a copy must hold the lone group in their
+    place.
+    """
     if not dist.is_available() or not dist.is_initialized():
         return []
     held = (value for module in modules for value in vars(module).values())
     return [value for value in held if isinstance(value, dist.ProcessGroup)]
 
 
-def look_wrapped(wrapper: nn.Module, twin: nn.Module) -> None:
+def look_wrapped(wrapper: nn.Module, sandbox: nn.Module) -> None:
     """Let a copy of the model inside a DistributedDataParallel answer to what a training step asks of the wrapper."""
     if isinstance(wrapper, nn.parallel.DistributedDataParallel):
-        for name, value in (("module", twin), ("no_sync", nullcontext), ("require_backward_grad_sync", True)):
-            if not hasattr(twin, name):
-                vars(twin)[name] = value  # past nn.Module, which would make the copy a part of itself
+        for name, value in (("module", sandbox), ("no_sync", nullcontext), ("require_backward_grad_sync", True)):
+            if not hasattr(sandbox, name):
+                vars(sandbox)[name] = value  # past nn.Module, which would make the copy a part of itself
 
 
 def lone_group() -> Any:
-    """Give the group of this process alone."""
+    """Return the group of this process alone."""
     return _lone_group()[0]
 
 

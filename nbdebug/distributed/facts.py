@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Sampler
 
-from nbdebug.evidence.ranks import RankFacts, TensorPrint
-from nbdebug.subject import Feed, Subject, unwrap
-from nbdebug.subject.memory import array_of
-from nbdebug.subject.nest import leaves
+from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
+from nbdebug.setup import Feed, Setup, unwrap
+from nbdebug.setup.nested import leaves
+from nbdebug.setup.tensor_memory import array_of
 
 __all__ = ["as_facts", "averages_itself", "facts_of", "period_of", "prints_of", "sends_buffers", "untold_sampler"]
 
@@ -33,18 +33,18 @@ def as_facts(said: Mapping[str, Any]) -> RankFacts:
     return RankFacts(**{**said, **lists, "prints": prints, "times": times})
 
 
-def facts_of(subject: Subject, rank: int) -> RankFacts:
-    """Look at the model and the loader of a subject; its generators have to be guarded by the caller, unseeded."""
-    held = RankFacts(rank, prints_of(subject.model), own_averaging=averages_itself(subject.model))
+def facts_of(setup: Setup, rank: int) -> RankFacts:
+    """Look at the model and the loader of a setup; its generators have to be guarded by the caller, unseeded."""
+    held = RankFacts(rank, prints_of(setup.model), own_averaging=averages_itself(setup.model))
     try:
-        return replace(held, **_drawn(subject))
+        return replace(held, **_drawn(setup))
     except Exception:  # of the user's data set or sampler, which have checks of their own
         return held
 
 
-def _drawn(subject: Subject) -> dict[str, Any]:
+def _drawn(setup: Setup) -> dict[str, Any]:
     """Say which data this process draws."""
-    feed, sampler = subject.feed, _sampler_with_epochs(subject.feed.loader)
+    feed, sampler = setup.feed, _sampler_with_epochs(setup.feed.loader)
     order = tuple(feed.order(MOST_INDICES) or ()) if not feed.gives_whole_batches else ()
     return {
         "order": order,
@@ -52,13 +52,13 @@ def _drawn(subject: Subject) -> dict[str, Any]:
         "samples": feed.total or 0,
         "batches": () if order else tuple(_first_batches(feed)),
         "epoch": getattr(sampler, "epoch", None),
-        "epochs": _epochs_behind(subject) if sampler is not None else 0.0,
+        "epochs": _epochs_behind(setup) if sampler is not None else 0.0,
         "fixed_order": sampler is not None and _keeps_order(feed, sampler),
     }
 
 
 def prints_of(model: nn.Module) -> tuple[TensorPrint, ...]:
-    """Give the print of every parameter and buffer; what is split over processes on purpose has none."""
+    """Return the print of every parameter and buffer; what is split over processes on purpose has none."""
     kept = _kept_by_ddp(model)
     inner = unwrap(model)
     named = [(False, name, p) for name, p in inner.named_parameters()]
@@ -80,7 +80,7 @@ def _print(name: str, tensor: torch.Tensor, is_buffer: bool, kept: bool) -> Tens
 
 
 def _kept_by_ddp(model: nn.Module) -> set[int]:
-    """Give the ids of the tensors that a DistributedDataParallel in the model keeps alike."""
+    """Return the ids of the tensors that a DistributedDataParallel in the model keeps alike."""
     kept: set[int] = set()
     for wrapper in _wrappers(model):
         left = set(wrapper.parameters_to_ignore)
@@ -118,7 +118,7 @@ def _draws(feed: Feed) -> int:
 
 
 def _first_batches(feed: Feed) -> Iterator[int]:
-    """Give digests of the first batches where they can be drawn again: of an iterable data set, or of a list."""
+    """Return digests of the first batches where they can be drawn again: of an iterable data set, or of a list."""
     if isinstance(feed.loader, (DataLoader, list, tuple)):
         for raw in feed.take(FIRST_BATCHES):
             tensors = [leaf for _, leaf in leaves(raw) if isinstance(leaf, torch.Tensor)]
@@ -130,7 +130,7 @@ def _first_batches(feed: Feed) -> Iterator[int]:
 
 
 def _sampler_with_epochs(loader: Any) -> Any:
-    """Give the sampler that has to be told the epoch, where the loader has one."""
+    """Return the sampler that has to be told the epoch, where the loader has one."""
     if not isinstance(loader, DataLoader):
         return None
     inner = (loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
@@ -155,16 +155,16 @@ def _kinds_of(kind: type) -> set[type]:
     return {kind}.union(*(_kinds_of(one) for one in below))
 
 
-def _epochs_behind(subject: Subject) -> float:
+def _epochs_behind(setup: Setup) -> float:
     """Say how many epochs the optimizer has behind it, by the steps that it counted; 0 where it counts none."""
-    batches = subject.feed.batch_count
-    state = getattr(subject.optimizer, "state", None) or {}
+    batches = setup.feed.batch_count
+    state = getattr(setup.optimizer, "state", None) or {}
     steps = [float(entry["step"]) for entry in state.values() if isinstance(entry, dict) and "step" in entry]
     return max(steps) / batches if steps and batches else 0.0
 
 
 def period_of(batches: Mapping[int, int], shortest: int = 4, compared: int = 8) -> int:
-    """Give the number of passes after which all batches came again in the same order; 0 where they did not.
+    """Return the number of passes after which all batches came again in the same order; 0 where they did not.
 
     Batches are given by the number of their pass; not every pass has to be known.
     """

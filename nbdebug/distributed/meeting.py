@@ -51,7 +51,7 @@ class Meeting:
         self.say("left", f"{type(error).__name__}: {error}"[:500])
 
     def latest(self, topic: str) -> dict[int, Any]:
-        """Give what the others have said about it so far, without waiting."""
+        """Return what the others have said about it so far, without waiting."""
         found = {rank: self._look(topic, rank) for rank in self._others()}
         return {rank: content for rank, content in found.items() if content is not None}
 
@@ -97,7 +97,9 @@ class Meeting:
         return f"{self.kind}/{rank}/{self._number(rank)}/{topic}"
 
     def _number(self, rank: int) -> int:
-        """Give the number under which a process takes part: the newest, because some may have met without the rest."""
+        """Return the number under which a process takes part: the newest, because some may have met without the
+        rest.
+        """
         if rank == self.rank or self.in_pairs:
             return self.number
         if rank not in self._numbers:
@@ -127,7 +129,9 @@ def meet(kind: str, *, in_pairs: bool = False) -> Meeting | None:
 
 
 def _store() -> Any:
-    """Give a corner of the store in which torch's own processes met; None where they met in another way, as by MPI."""
+    """Return a corner of the store in which torch's own processes met; None where they met in another way, as by
+    MPI.
+    """
     from torch.distributed import distributed_c10d
 
     try:

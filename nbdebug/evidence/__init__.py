@@ -1,25 +1,81 @@
-"""Evidence: frozen dataclasses of plain numbers. Tensors stop before here."""
+"""Measurements that several checks share: each file holds the experiment (a probe) and what it returns.
 
-from nbdebug.evidence.answers import *  # noqa: F403
-from nbdebug.evidence.batches import *  # noqa: F403
-from nbdebug.evidence.data import *  # noqa: F403
-from nbdebug.evidence.influence import *  # noqa: F403
-from nbdebug.evidence.intake import *  # noqa: F403
-from nbdebug.evidence.layers import *  # noqa: F403
-from nbdebug.evidence.learning import *  # noqa: F403
-from nbdebug.evidence.looks import *  # noqa: F403
-from nbdebug.evidence.loops import *  # noqa: F403
-from nbdebug.evidence.loss_trials import *  # noqa: F403
-from nbdebug.evidence.losses import *  # noqa: F403
-from nbdebug.evidence.modes import *  # noqa: F403
-from nbdebug.evidence.numerics import *  # noqa: F403
-from nbdebug.evidence.parameters import *  # noqa: F403
-from nbdebug.evidence.passes import *  # noqa: F403
-from nbdebug.evidence.practice import *  # noqa: F403
-from nbdebug.evidence.ranks import *  # noqa: F403
-from nbdebug.evidence.readings import *  # noqa: F403
-from nbdebug.evidence.recording import *  # noqa: F403
-from nbdebug.evidence.relations import *  # noqa: F403
-from nbdebug.evidence.run import *  # noqa: F403
-from nbdebug.evidence.tensors import *  # noqa: F403
-from nbdebug.evidence.weights import *  # noqa: F403
+Evidence is a frozen dataclass of plain numbers; tensors stop there. What only one check needs stands in the file of
+that check. `INDEX` lists the shared ones by the question that they answer.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+INDEX: dict[str, dict[str, str]] = {
+    "What does the data loader yield?": {
+        "LoaderSweep": "loader_sweep",
+        "EpochOrder": "epoch_order",
+        "BatchRepeats": "batch_repeats",
+        "Rereading": "repeated_reads",
+        "Samples": "sample_table",
+        "Baselines": "baselines",
+        "FirstWeights": "first_layer_inputs",
+    },
+    "Does one batch run forward and backward?": {
+        "TrialRun": "trial_run",
+        "FirstPass": "first_pass",
+        "FinitePasses": "finite_passes",
+        "StepModes": "step_modes",
+    },
+    "How does the loss respond to outputs and targets?": {
+        "LossResponse": "loss_response",
+        "InitialLoss": "initial_loss",
+        "TargetInfluence": "target_influence",
+    },
+    "Which parameters train, and how do signal and gradient flow?": {
+        "GradientReach": "parameter_gradients",
+        "OptimizerCoverage": "optimizer_coverage",
+        "InitialWeights": "initial_weights",
+        "GradientFlow": "gradient_flow",
+        "UnitActivity": "unit_activity",
+    },
+    "What happens in a short training?": {
+        "Overfit": "overfit_one_batch",
+        "RateTrials": "learning_rate_trials",
+        "ShortRun": "short_run",
+        "UpdateRatios": "short_run",
+        "Pace": "short_run",
+        "Practice": "training_run",
+    },
+    "What does the user's own training loop do?": {
+        "Loop": "training_loop",
+        "LoopFacts": "training_loop",
+        "Clipping": "training_loop",
+        "Schedule": "schedule",
+        "Recording": "recording",
+        "LossCourse": "recorded.loss_course",
+        "LostPasses": "recorded.loop",
+        "WeightGrowth": "recorded.weights",
+        "FirstBadValue": "recorded.values",
+        "PredictionChanges": "recorded.values",
+        "Ranks": "ranks",
+        "MovingBuffers": "moving_buffers",
+    },
+    "What do layers and parameters look like?": {
+        "ActivationLook": "activation_histograms",
+        "ParameterLooks": "parameter_histograms",
+        "LayerCosts": "layer_costs",
+    },
+}
+_HOMES = {name: home for group in INDEX.values() for name, home in group.items()}
+
+__all__ = ["INDEX", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import shared evidence when it is first asked for: `nbdebug.evidence.FirstPass`."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,22 +7,23 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nbdebug.evidence.parameters import OptimizerCoverage
-from nbdebug.evidence.ranks import RankFacts, TensorPrint
+from nbdebug.core.registry import probe
+from nbdebug.distributed.rank_facts import RankFacts
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 
 __all__ = [
     "BatchTally",
     "LayerSeries",
     "OctaveHistory",
-    "OptimizerCoverage",
     "ParameterSeries",
-    "RankFacts",
     "Recording",
     "Series",
     "SilentUnits",
     "StepTally",
-    "TensorPrint",
+    "recording",
 ]
+
 
 OCTAVES = (-20, 12)  # the histogram has one bucket an octave, from 2**-20 to 2**12, for each sign
 _EMPTY = np.zeros(0)
@@ -54,7 +55,7 @@ class Series:
             object.__setattr__(self, "known", np.where(np.isfinite(self.values), self.counts, 0))
 
     def __len__(self) -> int:
-        """Give the number of buckets."""
+        """Return the number of buckets."""
         return len(self.steps)
 
     @property
@@ -68,11 +69,11 @@ class Series:
         return int(self.known.sum())
 
     def since(self, step: int) -> Series:
-        """Give the part from this step on."""
+        """Return the part from this step on."""
         return self._where(self.steps >= step)
 
     def tail(self, buckets: int) -> Series:
-        """Give the newest buckets."""
+        """Return the newest buckets."""
         return self._where(np.arange(len(self)) >= len(self) - buckets)
 
     @property
@@ -259,3 +260,9 @@ class Recording:
     def steps(self) -> int:
         """How many optimizer steps were recorded."""
         return self.tally.steps
+
+
+@probe
+def recording() -> Recording:
+    """Read the recording of nbdebug.watch."""
+    raise NotApplicable("no training run was recorded; use `with nbdebug.watch(model, optimizer) as live:`")

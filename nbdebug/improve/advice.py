@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from nbdebug.decision_tree.improving import IMPROVEMENTS, LESS_REGULARISATION, MORE_NORMALISATION
-from nbdebug.subject import Subject, unwrap
+from nbdebug.engine.decision_tree.improving import IMPROVEMENTS, LESS_REGULARISATION, MORE_NORMALISATION
+from nbdebug.setup import Setup, unwrap
 
 __all__ = ["ADVICE", "Advice", "Fact", "facts_about", "fitted"]
 
@@ -42,13 +42,13 @@ ADVICE = {
 }
 
 
-def facts_about(subject: Subject) -> dict[str, Fact]:
+def facts_about(setup: Setup) -> dict[str, Fact]:
     """Read off the model and its optimizer what they say about single things to try."""
-    modules = list(unwrap(subject.model).modules())
+    modules = list(unwrap(setup.model).modules())
     dropped = [float(module.p) for module in modules if isinstance(module, nn.modules.dropout._DropoutNd)]
     norms = sum("Norm" in type(module).__name__ for module in modules)
     strongest = max([0.0, *dropped])
-    decays = [float(group.get("weight_decay", 0.0)) for group in getattr(subject.optimizer, "param_groups", ())]
+    decays = [float(group.get("weight_decay", 0.0)) for group in getattr(setup.optimizer, "param_groups", ())]
     held = [f"dropout of {strongest:g}"] if strongest else []
     decay = max([0.0, *decays])
     held += [f"weight decay of {decay:g}"] if decay else []

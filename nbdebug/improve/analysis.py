@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from nbdebug.charts import Table
+from nbdebug.core.finding import plain
 from nbdebug.errors import BadInput, plainly
-from nbdebug.exhibit import Table
-from nbdebug.finding import plain
 from nbdebug.improve.scoring import Metric, Scores, scored
 from nbdebug.improve.slices import Slice, found_slices, given_slices
-from nbdebug.progress import control_shown
-from nbdebug.subject import Feed, Subject
+from nbdebug.report.progress import control_shown
+from nbdebug.setup import Feed, Setup
 
 __all__ = ["ErrorAnalysis", "analyse_errors"]
 
@@ -51,11 +51,11 @@ class ErrorAnalysis:
         return tuple(table for table in every if table is not None and table.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything that can be written down."""
+        """Return everything that can be written down."""
         return {"error": self.scores.mean, "measure": self.scores.measure, "tables": plain(_dicts(self.tables))}
 
     def to_frame(self) -> Any:
-        """Give one row for each judged sample, as pandas."""
+        """Return one row for each judged sample, as pandas."""
         import pandas as pd
 
         columns = {"index": self.scores.indices, "error": self.scores.errors, "hardness": self.scores.hardness}
@@ -63,7 +63,7 @@ class ErrorAnalysis:
         return pd.DataFrame({**columns, **{name: values for name, values in more.items() if values is not None}})
 
     def __str__(self) -> str:
-        """Give the tables as a terminal shows them."""
+        """Return the tables as a terminal shows them."""
         lines = [f"{self.scores.measure} {self.scores.mean:.4g} over {len(self.scores.errors)} samples"]
         for table in self.tables:
             lines += ["", table.title, "  " + " | ".join(table.columns)]
@@ -71,7 +71,7 @@ class ErrorAnalysis:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from nbdebug.show.page import page, table
+        from nbdebug.views.page import page, table
 
         parts = [page(part.title, table(part.columns, part.rows[:30])) for part in self.tables]
         return page(f"{self.scores.measure} {self.scores.mean:.4g} over {len(self.scores.errors)} samples", *parts)
@@ -97,43 +97,43 @@ def analyse_errors(
     of a sample; the worst slices are searched for besides. `against` is another loader, such as the validation data
     of the training's kind, whose errors stand beside for comparison. The model runs on a copy in eval mode.
     """
-    subject = Subject(model, loader, class_names=class_names)
+    setup = Setup(model, loader, class_names=class_names)
     with control_shown(progress, "evaluating samples") as control:
-        judge = partial(scored, subject, metric=metric, samples=samples, seconds=seconds, control=control)
-        scores = judge(subject.feed, split="loader")
+        judge = partial(scored, setup, metric=metric, samples=samples, seconds=seconds, control=control)
+        scores = judge(setup.feed, split="loader")
         beside_feed = Feed(against, "against") if against is not None else None
         other = judge(beside_feed, split="against") if beside_feed is not None else None
     named = _named(slices)
-    dataset = subject.feed.dataset
+    dataset = setup.feed.dataset
     sample = None if dataset is None else dataset.__getitem__
     given = given_slices(scores, named, sample)
     found = found_slices(scores, {name: values for name, values in named.items() if not callable(values)})
     beside = _beside(found, named, other, beside_feed) if other is not None and beside_feed is not None else {}
     return ErrorAnalysis(
         scores,
-        _worst(scores, subject, worst),
-        _confusion(scores, subject),
+        _worst(scores, setup, worst),
+        _confusion(scores, setup),
         tuple(given),
         tuple(found),
-        _suspects(scores, subject, worst),
-        _types(scores, other, (*given, *found), beside, subject),
-        None if sample is None else partial(_shown, subject),
+        _suspects(scores, setup, worst),
+        _types(scores, other, (*given, *found), beside, setup),
+        None if sample is None else partial(_shown, setup),
     )
 
 
-def _shown(subject: Subject, indices: Sequence[int]) -> Any:
+def _shown(setup: Setup, indices: Sequence[int]) -> Any:
     """Open the batch viewer on these samples, collated as the loader does."""
     from torch.utils.data import DataLoader, Subset
 
-    from nbdebug.show.batch import show_batch
+    from nbdebug.views.batch import show_batch
 
-    chosen = Subset(subject.feed.dataset, list(indices))
-    loader: Any = DataLoader(chosen, max(1, len(indices)), collate_fn=subject.feed.loader.collate_fn)
-    return show_batch(loader, subject.model, class_names=subject.class_names, samples=max(1, len(indices)))
+    chosen = Subset(setup.feed.dataset, list(indices))
+    loader: Any = DataLoader(chosen, max(1, len(indices)), collate_fn=setup.feed.loader.collate_fn)
+    return show_batch(loader, setup.model, class_names=setup.class_names, samples=max(1, len(indices)))
 
 
 def _beside(found: Sequence[Slice], named: Mapping[str, Any], other: Scores, feed: Feed) -> dict[str, float]:
-    """Give the error of the same slices in the other data, where a rule says which samples are in them."""
+    """Return the error of the same slices in the other data, where a rule says which samples are in them."""
     sample = None if feed.dataset is None else feed.dataset.__getitem__
     rules = {name: values for name, values in named.items() if callable(values) and sample is not None}
     errors = {part.name: part.error for part in given_slices(other, rules, sample)}
@@ -150,22 +150,22 @@ def _named(slices: Any) -> Mapping[str, Any]:
     return {str(name): slices[name] for name in slices}
 
 
-def _worst(scores: Scores, subject: Subject, most: int) -> Table:
+def _worst(scores: Scores, setup: Setup, most: int) -> Table:
     order = np.argsort(-scores.hardness, kind="stable")[:most]
     rows = tuple(
-        (int(scores.indices[i]), *_answer(scores, subject, i), round(float(scores.hardness[i]), 4)) for i in order
+        (int(scores.indices[i]), *_answer(scores, setup, i), round(float(scores.hardness[i]), 4)) for i in order
     )
     answered = ("is", "called") if scores.targets is not None else ()
     return Table(("sample", *answered, "hardness"), rows, "Samples with the highest loss")
 
 
-def _answer(scores: Scores, subject: Subject, place: int) -> tuple[str, ...]:
+def _answer(scores: Scores, setup: Setup, place: int) -> tuple[str, ...]:
     if scores.targets is None or scores.answers is None:
         return ()
-    return tuple(subject.name_of_class(int(values[place])) for values in (scores.targets, scores.answers))
+    return tuple(setup.name_of_class(int(values[place])) for values in (scores.targets, scores.answers))
 
 
-def _confusion(scores: Scores, subject: Subject) -> Table | None:
+def _confusion(scores: Scores, setup: Setup) -> Table | None:
     """List who is taken for whom, the commonest first."""
     if scores.targets is None or scores.answers is None:
         return None
@@ -175,12 +175,12 @@ def _confusion(scores: Scores, subject: Subject) -> Table | None:
     for place in np.argsort(-counts, kind="stable")[:30]:
         is_, called = (int(label) for label in pairs[place])
         total = int((scores.targets == is_).sum())
-        names = (subject.name_of_class(is_), subject.name_of_class(called))
+        names = (setup.name_of_class(is_), setup.name_of_class(called))
         rows.append((*names, int(counts[place]), f"{counts[place] / total:.1%}"))
     return Table(("is", "called", "samples", "of this class"), tuple(rows), "Confusion of classes")
 
 
-def _suspects(scores: Scores, subject: Subject, most: int) -> Table | None:
+def _suspects(scores: Scores, setup: Setup, most: int) -> Table | None:
     """List labels that the model contradicts with more confidence than it usually has: confident learning."""
     if scores.probabilities is None or scores.targets is None:
         return None
@@ -188,7 +188,7 @@ def _suspects(scores: Scores, subject: Subject, most: int) -> Table | None:
     if order is None:
         order = _confident_order(scores.probabilities, scores.targets)
     best = scores.probabilities.argmax(1)
-    names = subject.name_of_class
+    names = setup.name_of_class
     rows = tuple(
         (
             int(scores.indices[i]),
@@ -198,7 +198,7 @@ def _suspects(scores: Scores, subject: Subject, most: int) -> Table | None:
         )
         for i in order[:most]
     )
-    return Table(("sample", "labelled", "looks like", "confidence"), rows, "Possibly wrong labels")
+    return Table(("sample", "labeled", "looks like", "confidence"), rows, "Possibly wrong labels")
 
 
 def _cleanlab_order(scores: Scores) -> np.ndarray | None:
@@ -224,9 +224,9 @@ def _confident_order(chances: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _types(
-    scores: Scores, other: Scores | None, slices: Sequence[Slice], known: Mapping[str, float], subject: Subject
+    scores: Scores, other: Scores | None, slices: Sequence[Slice], known: Mapping[str, float], setup: Setup
 ) -> Table:
-    """Give the kinds of error with their share of all errors, and the same kinds in the other data."""
+    """Return the kinds of error with their share of all errors, and the same kinds in the other data."""
     rows: list[tuple[Any, ...]] = []
     for part in slices:
         there = f"{known[part.name]:.4g}" if part.name in known else ""
@@ -238,7 +238,7 @@ def _types(
             if other is not None and other.targets is not None and (other.targets == label).any():
                 beside = f"{other.errors[other.targets == label].mean():.4g}"
             share = float(mine.sum() / scores.errors.sum()) if scores.errors.sum() else 0.0
-            name = f"class {subject.name_of_class(int(label))}"
+            name = f"class {setup.name_of_class(int(label))}"
             rows.append((name, len(mine), f"{mine.mean():.4g}", f"{share:.0%}", beside))
     rows.append(("everything", len(scores.errors), f"{scores.mean:.4g}", "100%", f"{other.mean:.4g}" if other else ""))
     return Table(("kind", "samples", "error", "fraction of errors", "error in against"), tuple(rows), "Errors by slice")

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.charts import Table
+from nbdebug.core.finding import plain
 from nbdebug.errors import BadInput, plainly
-from nbdebug.exhibit import Table
-from nbdebug.finding import plain
 from nbdebug.improve.pairing import Weights, paired, shared_weights
 from nbdebug.improve.reasons import likeliest_reason
 from nbdebug.improve.replay import Call, Replay, replayed
-from nbdebug.progress import control_shown
-from nbdebug.subject import Subject
-from nbdebug.twin import guarded, make_twin
-from nbdebug.twin.witness import Witness
+from nbdebug.report.progress import control_shown
+from nbdebug.sandbox import guarded, make_sandbox
+from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.setup import Setup
 
 __all__ = ["Comparison", "Divergence", "Row", "compare"]
 
@@ -45,7 +45,7 @@ class Divergence:
     reason: str
 
     def __str__(self) -> str:
-        """Give it as a sentence."""
+        """Return it as a sentence."""
         place = self.layer if self.layer.startswith(("before ", "after ")) else f"at {self.layer or 'the output'}"
         return f"{self.direction}: first differs {place} (by {self.apart:.3g}): {self.reason}"
 
@@ -74,7 +74,7 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything that can be written down."""
+        """Return everything that can be written down."""
         return {
             "divergence": vars(self.divergence) if self.divergence else None,
             "rows": [plain(vars(row)) for row in self.rows],
@@ -84,14 +84,14 @@ class Comparison:
         }
 
     def __str__(self) -> str:
-        """Give the verdict, how the weights were mapped, and the layers around the place."""
+        """Return the verdict, how the weights were mapped, and the layers around the place."""
         verdict = str(self.divergence) if self.divergence else "the models agree, forward and backward"
         lines = [f"<nbdebug comparison: {verdict}>", f"  weights: {self.weights}"]
         lines += [f"  {row.layer:<24} {row.reference:<24} {row.outputs_apart:.3g}" for row in self.rows]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from nbdebug.show.page import lines, page, table
+        from nbdebug.views.page import lines, page, table
 
         verdict = str(self.divergence) if self.divergence else "The models agree, forward and backward."
         return page(verdict, lines([f"weights: {self.weights}"]), table(self.table.columns, self.table.rows))
@@ -116,17 +116,17 @@ def compare(
     """
     _checked(model, reference, tolerance)
     loader = batch if _is_loader(batch) else [batch]
-    subjects = Subject(model, loader, loss_fn), Subject(reference, loader, loss_fn)
-    live = (*subjects[0].live_parts(), reference)
+    setups = Setup(model, loader, loss_fn), Setup(reference, loader, loss_fn)
+    live = (*setups[0].live_parts(), reference)
     with control_shown(progress, "comparing layer by layer") as control:
 
         def experiment() -> Comparison:
-            ours, theirs = (make_twin(subject, control) for subject in subjects)
-            batches = [subject.batches(1)[0] for subject in subjects]
+            ours, theirs = (make_sandbox(setup, control) for setup in setups)
+            batches = [setup.batches(1)[0] for setup in setups]
             modes = _same_modes(model, reference)
             weights = shared_weights(ours.model, theirs.model) if share_weights else Weights("unchanged")
-            twins = (ours, theirs)
-            replays = [replayed(t, b.to(t.device)) for t, b in zip(twins, batches, strict=True)]
+            sandboxes = (ours, theirs)
+            replays = [replayed(t, b.to(t.device)) for t, b in zip(sandboxes, batches, strict=True)]
             return _compared(replays[0], replays[1], weights, tolerance, modes)
 
         return guarded(experiment, live, control, witness=Witness(*live))
@@ -175,7 +175,7 @@ def _backward(ours: Replay, theirs: Replay, weights: Weights, tolerance: float) 
 
 
 def apart(a: torch.Tensor | None, b: torch.Tensor | None) -> float:
-    """Give the largest difference relative to the reference's size; other shapes are infinitely far apart."""
+    """Return the largest difference relative to the reference's size; other shapes are infinitely far apart."""
     if a is None or b is None:
         return 0.0 if a is b else float("inf")
     if a.shape != b.shape:

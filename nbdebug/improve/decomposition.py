@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.control import Control
+from nbdebug.charts import Bars, Table
+from nbdebug.core.control import Control
+from nbdebug.core.finding import plain
 from nbdebug.errors import BadInput, plainly
-from nbdebug.exhibit import Bars, Table
-from nbdebug.finding import plain
 from nbdebug.improve.advice import ADVICE, Advice, Fact, facts_about, fitted
 from nbdebug.improve.scoring import Metric, Scores, scored
-from nbdebug.progress import control_shown
-from nbdebug.subject import Feed, Subject
+from nbdebug.report.progress import control_shown
+from nbdebug.setup import Feed, Setup
 
 __all__ = ["Decomposition", "Part", "decompose", "decomposed"]
 
@@ -50,7 +50,7 @@ class Decomposition:
     notes: tuple[str, ...] = field(default=())
 
     def part(self, name: str) -> Part:
-        """Give one share by its name."""
+        """Return one share by its name."""
         for part in self.parts:
             if part.name == name:
                 return part
@@ -74,7 +74,7 @@ class Decomposition:
         return Bars(tuple(names), tuple(values), "Error decomposition", unit=self.measure)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything that can be written down."""
+        """Return everything that can be written down."""
         return {
             "measure": self.measure,
             "errors": plain(self.errors),
@@ -85,7 +85,7 @@ class Decomposition:
         }
 
     def to_frame(self) -> Any:
-        """Give the shares as a pandas table."""
+        """Return the shares as a pandas table."""
         import pandas as pd
 
         return pd.DataFrame([vars(part) for part in self.parts]).set_index("name")
@@ -95,7 +95,7 @@ class Decomposition:
         return f"{self.measure}: " + ", ".join(f"{name} {value:.4g}" for name, value in self.errors.items())
 
     def __str__(self) -> str:
-        """Give the table, the most likely share first in the advice, as a terminal shows it."""
+        """Return the table, the most likely share first in the advice, as a terminal shows it."""
         widest = max(len(part.name) for part in self.parts)
         lines = [self._errors]
         lines += [f"  {p.name:<{widest}}  {p.value:8.4g}  [{p.low:.4g}, {p.high:.4g}]" for p in self.parts]
@@ -104,7 +104,7 @@ class Decomposition:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        from nbdebug.show.page import drawn, lines, page, table
+        from nbdebug.views.page import drawn, lines, page, table
 
         advice = [text for one in self.advice for text in (lines([one.says]), lines(one.steps, numbered=True))]
         shares = table(self.table.columns, self.table.rows)
@@ -133,11 +133,11 @@ def decompose(
     squared errors, or what `metric(output, target)` gives for each sample. The model runs on a copy in eval mode.
     """
     _checked(target_error, metric)
-    subject = Subject(model, train, val_loader=val, test_loader=test)
+    setup = Setup(model, train, val_loader=val, test_loader=test)
     shifted = Feed(val_shifted, "val_shifted") if val_shifted is not None else None
     with control_shown(progress, "evaluating samples") as control:
         return decomposed(
-            subject,
+            setup,
             shifted,
             target_error=target_error,
             metric=metric,
@@ -149,7 +149,7 @@ def decompose(
 
 
 def decomposed(
-    subject: Subject,
+    setup: Setup,
     shifted: Feed | None = None,
     *,
     target_error: float | None = None,
@@ -159,14 +159,14 @@ def decomposed(
     seed: int = 0,
     control: Control | None = None,
 ) -> Decomposition:
-    """Split the error as `decompose` does, for a subject that has validation data, under reins that exist already."""
-    feeds = {"train": subject.feed, "val": subject.val_feed, "val_shifted": shifted, "test": subject.test_feed}
+    """Split the error as `decompose` does, for a setup that has validation data, under reins that exist already."""
+    feeds = {"train": setup.feed, "val": setup.val_feed, "val_shifted": shifted, "test": setup.test_feed}
     scores = {
-        name: scored(subject, feed, split=name, metric=metric, samples=samples, seconds=seconds, control=control)
+        name: scored(setup, feed, split=name, metric=metric, samples=samples, seconds=seconds, control=control)
         for name, feed in feeds.items()
         if feed is not None
     }
-    return _decomposed(scores, target_error, facts_about(subject), np.random.default_rng(seed))
+    return _decomposed(scores, target_error, facts_about(setup), np.random.default_rng(seed))
 
 
 def _decomposed(
@@ -207,13 +207,13 @@ def _shares(scores: Collection[str], floor: float) -> list[tuple[str, Callable[[
 
 
 def _resampled(errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Give the means of many resamples of the same size: the bootstrap."""
+    """Return the means of many resamples of the same size: the bootstrap."""
     size = len(errors)
     return np.array([errors[rng.integers(0, size, size)].mean() for _ in range(RESAMPLES)])
 
 
 def _advice(parts: list[Part], facts: Mapping[str, Fact]) -> tuple[Advice, ...]:
-    """Give the advice for every share that is surely there, the largest first, as it fits this model."""
+    """Return the advice for every share that is surely there, the largest first, as it fits this model."""
     sure = sorted((part for part in parts if part.name in ADVICE and part.is_sure), key=lambda part: -part.value)
     return tuple(fitted(ADVICE[part.name], facts) for part in sure)
 

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from nbdebug.control import Control
+from nbdebug.core.control import Control
+from nbdebug.core.finding import plain
 from nbdebug.errors import BadInput, NotApplicable, plainly
-from nbdebug.finding import plain
 from nbdebug.improve.scoring import Metric, judged
-from nbdebug.progress import control_shown
-from nbdebug.subject import Subject
-from nbdebug.twin import Twin, guarded, make_twin
-from nbdebug.twin.witness import Witness
+from nbdebug.report.progress import control_shown
+from nbdebug.sandbox import Sandbox, guarded, make_sandbox
+from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.setup import Setup
 
 __all__ = ["Folds", "k_fold"]
 
@@ -46,11 +46,11 @@ class Folds:
         return self.mean - half, self.mean + half
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything that can be written down."""
+        """Return everything that can be written down."""
         return plain({**vars(self), "mean": self.mean, "interval": self.interval})  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        """Give the figures."""
+        """Return the figures."""
         low, high = self.interval
         folds = ", ".join(f"{error:.4g}" for error in self.errors)
         figures = f"{self.measure} {self.mean:.4g} [{low:.4g}, {high:.4g}] over {len(self.errors)} folds ({folds})"
@@ -76,9 +76,9 @@ def k_fold(
     Each copy starts afresh: every layer's `reset_parameters`, or `reset(model)` where you pass it. The loader's data
     set is read by index and collated as the loader does.
     """
-    subject = Subject(model, loader, loss_fn, optimizer)
-    total = subject.feed.total
-    if subject.feed.dataset is None or not total or subject.feed.gives_whole_batches:
+    setup = Setup(model, loader, loss_fn, optimizer)
+    total = setup.feed.total
+    if setup.feed.dataset is None or not total or setup.feed.gives_whole_batches:
         raise BadInput(
             "this loader does not index its samples",
             where="k_fold",
@@ -87,15 +87,15 @@ def k_fold(
         )
     if not isinstance(k, int) or not 2 <= k <= total:
         raise BadInput(f"k is {k!r}", where="k_fold", expected=f"an integer from 2 to {total}", do="k=5")
-    live = subject.live_parts()
+    live = setup.live_parts()
     with control_shown(progress, f"training on {k} folds") as control:
-        run = _Run(subject, control, epochs, metric, reset, k)
+        run = _Run(setup, control, epochs, metric, reset, k)
         return guarded(run.all_folds, live, control, seed=seed, witness=Witness(*live))
 
 
 @dataclass
 class _Run:
-    subject: Subject
+    setup: Setup
     control: Control
     epochs: int
     metric: Metric | None
@@ -103,49 +103,49 @@ class _Run:
     k: int
 
     def all_folds(self) -> Folds:
-        total = self.subject.feed.total
+        total = self.setup.feed.total
         assert total
         folds = [part.tolist() for part in torch.randperm(total).tensor_split(self.k)]
         errors, trained, notes = [], [], []
         measure = ""
         for number, held in enumerate(folds):
-            twin = make_twin(self.subject, self.control)
-            notes = _restarted(twin.model, self.reset)
+            sandbox = make_sandbox(self.setup, self.control)
+            notes = _restarted(sandbox.model, self.reset)
             kept = [index for other, fold in enumerate(folds) if other != number for index in fold]
-            self._train(twin, kept, number)
-            measure, error = self._error(twin, held)
+            self._train(sandbox, kept, number)
+            measure, error = self._error(sandbox, held)
             errors.append(error)
-            trained.append(self._error(twin, kept)[1])
+            trained.append(self._error(sandbox, kept)[1])
         return Folds(measure, tuple(errors), tuple(trained), self.epochs, tuple(notes))
 
     def _batches(self, indices: list[int]) -> Any:
-        size = self.subject.feed.loader.batch_size or 32
-        feed = self.subject.feed
+        size = self.setup.feed.loader.batch_size or 32
+        feed = self.setup.feed
         for start in range(0, len(indices), size):
-            yield self.subject.wrap(feed.collate([feed.dataset[i] for i in indices[start : start + size]]))
+            yield self.setup.wrap(feed.collate([feed.dataset[i] for i in indices[start : start + size]]))
 
-    def _train(self, twin: Twin, kept: list[int], number: int) -> None:
-        twin.ready_to_train()
+    def _train(self, sandbox: Sandbox, kept: list[int], number: int) -> None:
+        sandbox.ready_to_train()
         for epoch in range(self.epochs):
             order = torch.randperm(len(kept)).tolist()
             for batch in self._batches([kept[i] for i in order]):
                 if batch.size < 2:
                     continue  # a rest of one sample has no batch statistics
-                twin.plain_step(batch.to(twin.device))
+                sandbox.plain_step(batch.to(sandbox.device))
                 done = (number + (epoch + 1) / self.epochs) / self.k
                 self.control.progress(done, f"fold {number + 1} of {self.k}")
 
     @torch.no_grad()
-    def _error(self, twin: Twin, indices: list[int]) -> tuple[str, float]:
-        twin.model.eval()
-        parts = [judged(twin, batch.to(twin.device), self.metric) for batch in self._batches(indices)]
+    def _error(self, sandbox: Sandbox, indices: list[int]) -> tuple[str, float]:
+        sandbox.model.eval()
+        parts = [judged(sandbox, batch.to(sandbox.device), self.metric) for batch in self._batches(indices)]
         if not parts:
             raise NotApplicable("a fold is empty")
         return parts[0].measure, float(torch.cat([part.errors for part in parts]).double().mean())
 
 
 def _restarted(model: nn.Module, reset: Callable[[nn.Module], Any] | None) -> list[str]:
-    """Give the copy fresh weights; say which parts could not be."""
+    """Return the copy fresh weights; say which parts could not be."""
     if reset is not None:
         reset(model)
         return []

@@ -30,7 +30,7 @@ class Weights:
 
 
 def shared_weights(model: nn.Module, reference: nn.Module) -> Weights:
-    """Give the model the weights and statistics of the reference, in place; the model is a copy."""
+    """Return the model the weights and statistics of the reference, in place; the model is a copy."""
     ours, theirs = _tensors(model), _tensors(reference)
     if set(ours) & set(theirs) and all(_fits(ours[n], theirs[n]) for n in set(ours) & set(theirs)):
         pairs, how = [(name, name) for name in ours if name in theirs], "by name"

@@ -15,7 +15,7 @@ CLOSE = 1e-6  # in double precision, relative
 def likeliest_reason(
     mine: torch.Tensor | None, known: torch.Tensor | None, module: nn.Module | None, reference: nn.Module | None
 ) -> str:
-    """Give the most likely reason in words."""
+    """Return the most likely reason in words."""
     settings = _other_settings(module, reference) if module is not None and reference is not None else ""
     if mine is None or known is None:
         return settings or "only one of the two returns a tensor"

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.subject import Batch
-from nbdebug.subject.loss import main_output
-from nbdebug.twin import Twin
-from nbdebug.twin.taps import first_tensor
+from nbdebug.experiments.capture import first_tensor
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
+from nbdebug.setup.loss import main_output
 
 __all__ = ["Call", "Replay", "replayed"]
 
@@ -36,30 +36,30 @@ class Replay:
     gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
 
 
-def replayed(twin: Twin, batch: Batch) -> Replay:
-    """Run the twin forward and, where the output allows it, backward."""
-    twin.model.double().eval()
+def replayed(sandbox: Sandbox, batch: Batch) -> Replay:
+    """Run the copy forward and, where the output allows it, backward."""
+    sandbox.model.double().eval()
     double = batch.map_inputs(lambda _, t: t.double() if t.is_floating_point() else t)
     double = double.map_targets(lambda _, t: t.double() if t.is_floating_point() else t)
     replay = Replay()
-    leaves = [(path, module) for path, module in twin.model.named_modules() if not list(module.children())]
+    leaves = [(path, module) for path, module in sandbox.model.named_modules() if not list(module.children())]
     handles = [module.register_forward_hook(_recorder(path, replay)) for path, module in leaves]
     try:
-        output = twin.forward(double)
+        output = sandbox.forward(double)
     finally:
         for handle in handles:
             handle.remove()
     replay.output = _kept(main_output(output))
-    _go_back(twin, output, double)
-    replay.gradients = {name: _kept(parameter.grad) for name, parameter in twin.model.named_parameters()}
+    _go_back(sandbox, output, double)
+    replay.gradients = {name: _kept(parameter.grad) for name, parameter in sandbox.model.named_parameters()}
     return replay
 
 
-def _go_back(twin: Twin, output: Any, batch: Batch) -> None:
+def _go_back(sandbox: Sandbox, output: Any, batch: Batch) -> None:
     """Take the gradients of the loss, or of the outputs' mean square where there is no loss to be had."""
-    twin.model.zero_grad()
+    sandbox.model.zero_grad()
     try:
-        loss: torch.Tensor | None = twin.loss_of(output, batch)
+        loss: torch.Tensor | None = sandbox.loss_of(output, batch)
     except Exception:  # a reference may come without its loss
         predicted = main_output(output)
         loss = predicted.square().mean() if isinstance(predicted, torch.Tensor) else None

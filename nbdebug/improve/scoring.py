@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.control import Control
+from nbdebug.core.control import Control
 from nbdebug.errors import BadInput, NotApplicable
-from nbdebug.subject import Batch, Feed, Subject
-from nbdebug.subject.loss import main_output
-from nbdebug.subject.memory import array_of
-from nbdebug.subject.rows import Columns, columns_of, joined
-from nbdebug.subject.sampling import over_all
-from nbdebug.twin import Twin, guarded, make_twin
-from nbdebug.twin.task import class_dim, task_of
-from nbdebug.twin.witness import Witness
+from nbdebug.experiments.task import class_dim, task_of
+from nbdebug.sandbox import Sandbox, guarded, make_sandbox
+from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.setup import Batch, Feed, Setup
+from nbdebug.setup.feature_rows import Columns, columns_of, joined
+from nbdebug.setup.loss import main_output
+from nbdebug.setup.read_samples import over_all
+from nbdebug.setup.tensor_memory import array_of
 
 __all__ = ["Judged", "Metric", "Scores", "judged", "scored"]
 
@@ -65,7 +65,7 @@ class Scores:
 
 
 def scored(
-    subject: Subject,
+    setup: Setup,
     feed: Feed,
     *,
     split: str,
@@ -76,26 +76,26 @@ def scored(
 ) -> Scores:
     """Judge up to so many samples, drawn at random over the whole data set, within about so many seconds."""
     control = control or Control()
-    live = subject.live_parts()
+    live = setup.live_parts()
     return guarded(
-        lambda: _scored(subject, feed, split, metric, samples, seconds, control), live, control, witness=Witness(*live)
+        lambda: _scored(setup, feed, split, metric, samples, seconds, control), live, control, witness=Witness(*live)
     )
 
 
 def _scored(
-    subject: Subject, feed: Feed, split: str, metric: Metric | None, samples: int, seconds: float, control: Control
+    setup: Setup, feed: Feed, split: str, metric: Metric | None, samples: int, seconds: float, control: Control
 ) -> Scores:
-    twin = make_twin(subject, control)
-    twin.model.eval()
+    sandbox = make_sandbox(setup, control)
+    sandbox.model.eval()
     parts: list[Judged] = []
     indices: list[np.ndarray] = []
     columns: list[Columns] = []
     seen, begun = 0, time.monotonic()
-    for draw in over_all(feed, subject.wrap, begun + seconds, control.poll):
+    for draw in over_all(feed, setup.wrap, begun + seconds, control.poll):
         if draw.batch is None:
             continue
         with torch.no_grad():
-            parts.append(judged(twin, draw.batch.to(twin.device), metric))
+            parts.append(judged(sandbox, draw.batch.to(sandbox.device), metric))
         count = len(parts[-1].errors)
         indices.append(np.asarray(draw.indices if len(draw.indices) == count else range(seen, seen + count)))
         columns.append(columns_of(draw.batch))
@@ -131,9 +131,9 @@ def _together(
     )
 
 
-def judged(twin: Twin, batch: Batch, metric: Metric | None) -> Judged:
-    """Give the error of each sample, and its answer and target where these are single classes."""
-    output = twin.forward(batch)
+def judged(sandbox: Sandbox, batch: Batch, metric: Metric | None) -> Judged:
+    """Return the error of each sample, and its answer and target where these are single classes."""
+    output = sandbox.forward(batch)
     if metric is not None:
         return Judged(getattr(metric, "__name__", type(metric).__name__), _by_metric(metric, output, batch))
     predicted, target, task = main_output(output), batch.target, task_of(output, batch)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from nbdebug.control import Control
+from nbdebug.core.control import Control
 from nbdebug.errors import BadInput
 from nbdebug.improve.scoring import Metric, judged
 from nbdebug.improve.space import Range, narrowed, suggest
-from nbdebug.subject import Subject
-from nbdebug.twin import Twin, guarded, make_twin
+from nbdebug.sandbox import Sandbox, guarded, make_sandbox
+from nbdebug.setup import Setup
 
 if TYPE_CHECKING:
     import optuna
@@ -88,17 +88,17 @@ class Search:
                 expected="a dict with model, loader, optimizer and val_loader",
                 do="hold out part of the data: tuning on the training data overfits",
             )
-        twin = make_twin(Subject(**setup), self.control)
-        twin.ready_to_train()
-        error, feed, done = float("nan"), twin.subject.feed, 0
+        sandbox = make_sandbox(Setup(**setup), self.control)
+        sandbox.ready_to_train()
+        error, feed, done = float("nan"), sandbox.setup.feed, 0
         marks = set(np.linspace(self.steps / REPORTS, self.steps, REPORTS).astype(int).tolist())
         while done < self.steps:
             before = done
             for raw in feed:
-                twin.plain_step(twin.subject.wrap(raw).to(twin.device))
+                sandbox.plain_step(sandbox.setup.wrap(raw).to(sandbox.device))
                 done += 1
                 if done in marks:
-                    error = self._validated(twin)
+                    error = self._validated(sandbox)
                     if report is not None:
                         report(sum(mark <= done for mark in marks), error)
                 if done >= self.steps:
@@ -110,10 +110,13 @@ class Search:
         return error
 
     @torch.no_grad()
-    def _validated(self, twin: Twin) -> float:
-        assert twin.subject.val_feed is not None
-        with twin.mode(False):
-            parts = [judged(twin, twin.subject.wrap(raw).to(twin.device), self.metric) for raw in twin.subject.val_feed]
+    def _validated(self, sandbox: Sandbox) -> float:
+        assert sandbox.setup.val_feed is not None
+        with sandbox.mode(False):
+            parts = [
+                judged(sandbox, sandbox.setup.wrap(raw).to(sandbox.device), self.metric)
+                for raw in sandbox.setup.val_feed
+            ]
         self.measure = parts[0].measure
         error = float(torch.cat([part.errors for part in parts]).double().mean())
         if not np.isfinite(error):

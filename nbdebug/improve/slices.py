@@ -123,7 +123,9 @@ def _in_leaf(tree: Any, leaf: int, features: Sequence[Feature], scores: Scores) 
 
 
 def _features(scores: Scores, more: Mapping[str, Any]) -> tuple[np.ndarray, list[Feature]]:
-    """Give what slices can be made of: the inputs' columns, summaries of wide inputs, the label, the user's columns."""
+    """Return what slices can be made of: the inputs' columns, summaries of wide inputs, the label, the user's
+    columns.
+    """
     blocks: list[np.ndarray] = []
     features: list[Feature] = []
     if scores.rows is not None and scores.rows.shape[1]:

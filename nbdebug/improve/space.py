@@ -11,7 +11,7 @@ from nbdebug.errors import BadInput
 __all__ = ["DEFAULT_SPACE", "Range", "checked_space", "narrowed", "suggest"]
 
 # Full Stack Deep Learning, lecture 7: models are most sensitive to the learning rate and the size of their layers,
-# less to their number and to regularisation, least to the rest.
+# less to their number and to regularization, least to the rest.
 DEFAULT_SPACE: dict[str, Any] = {
     "learning_rate": (1e-5, 1e-1, "log"),
     "lr": (1e-5, 1e-1, "log"),
@@ -71,7 +71,7 @@ def suggest(trial: Any, name: str, values: Range) -> Any:
 
 
 def narrowed(ranges: Mapping[str, Range], best: Sequence[Mapping[str, Any]]) -> dict[str, Range]:
-    """Give the part of the space around the best trials: from their lowest to their highest value, a little wider."""
+    """Return the part of the space around the best trials: from their lowest to their highest value, a little wider."""
     fine: dict[str, Range] = {}
     for name, values in ranges.items():
         seen = [params[name] for params in best if name in params]

@@ -29,7 +29,7 @@ class ImageStarter(nn.Module):
         self.head = nn.Sequential(nn.Flatten(), nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, outputs))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Give one score for each output."""
+        """Return one score for each output."""
         scores: torch.Tensor = self.head(self.features((images.float() - self.mean) / self.std))
         return scores
 
@@ -44,7 +44,7 @@ class TokenStarter(nn.Module):
         self.head = nn.Linear(128, outputs)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Give one score for each output, from the mean over what is no padding."""
+        """Return one score for each output, from the mean over what is no padding."""
         states, _ = self.lstm(self.embedding(tokens))
         real = (tokens != 0).unsqueeze(-1).to(states.dtype)
         scores: torch.Tensor = self.head((states * real).sum(1) / real.sum(1).clamp(min=1))
@@ -61,7 +61,7 @@ class SeriesStarter(nn.Module):
         self.head = nn.Linear(128, outputs)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """Give one score for each output, from the mean over time."""
+        """Return one score for each output, from the mean over time."""
         states, _ = self.lstm((series.float() - self.mean) / self.std)
         scores: torch.Tensor = self.head(states.mean(1))
         return scores
@@ -80,6 +80,6 @@ class TableStarter(nn.Module):
         self.layers = nn.Sequential(nn.Linear(len(mean), 128), nn.ReLU(), nn.Linear(128, outputs))
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Give one score for each output."""
+        """Return one score for each output."""
         scores: torch.Tensor = self.layers((rows.float().flatten(1) - self.mean) / self.std)
         return scores

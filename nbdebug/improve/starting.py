@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.control import Control
+from nbdebug.core.control import Control
 from nbdebug.errors import BadInput, plainly
 from nbdebug.improve import starters
-from nbdebug.progress import control_shown
-from nbdebug.subject import Subject
-from nbdebug.subject.sampling import over_all
-from nbdebug.twin import guarded
+from nbdebug.report.progress import control_shown
+from nbdebug.sandbox import guarded
+from nbdebug.setup import Setup
+from nbdebug.setup.read_samples import over_all
 
 __all__ = ["Starter", "starter"]
 
@@ -39,12 +39,12 @@ class Starter:
     code: str = field(repr=False)
 
     def __str__(self) -> str:
-        """Give the figures and the code."""
+        """Return the figures and the code."""
         figures = f"{self.measure} {self.error:.4g} on held-out samples (chance level: {self.chance:.4g})"
         return f"{self.kind}, because {self.reason}: {figures}\n\n{self.code}"
 
     def _repr_html_(self) -> str:
-        from nbdebug.show.page import code, lines, page
+        from nbdebug.views.page import code, lines, page
 
         figures = f"{self.measure} {self.error:.4g} on held-out samples (chance level: {self.chance:.4g})"
         return page(f"{self.kind}: {figures}", lines([f"chosen because {self.reason}"]), code(self.code))
@@ -58,13 +58,13 @@ def starter(loader: Any, *, seconds: float = 20.0, seed: int = 0, progress: bool
     Adam with 3e-4, normalized inputs, no regularization. A fifth of the samples is held out to judge it.
     """
     probe = nn.Identity()
-    subject = Subject(probe, loader)
+    setup = Setup(probe, loader)
     with control_shown(progress, "training a baseline model") as control:
-        return guarded(lambda: _started(subject, seconds, control), subject.live_parts(), control, seed=seed)
+        return guarded(lambda: _started(setup, seconds, control), setup.live_parts(), control, seed=seed)
 
 
-def _started(subject: Subject, seconds: float, control: Control) -> Starter:
-    inputs, targets = _drawn(subject, seconds / 2, control)
+def _started(setup: Setup, seconds: float, control: Control) -> Starter:
+    inputs, targets = _drawn(setup, seconds / 2, control)
     task, outputs, wanted = _task(targets)
     model, kind, reason, made = _chosen(inputs, outputs)
     order = torch.randperm(len(inputs))
@@ -77,10 +77,10 @@ def _started(subject: Subject, seconds: float, control: Control) -> Starter:
     return Starter(model, kind, reason, task, measure, error, chance, len(inputs), _code(model, made, task))
 
 
-def _drawn(subject: Subject, seconds: float, control: Control) -> tuple[torch.Tensor, torch.Tensor]:
+def _drawn(setup: Setup, seconds: float, control: Control) -> tuple[torch.Tensor, torch.Tensor]:
     parts: list[tuple[torch.Tensor, torch.Tensor]] = []
     until, count = time.monotonic() + seconds, 0
-    for draw in over_all(subject.feed, subject.wrap, until, control.poll):
+    for draw in over_all(setup.feed, setup.wrap, until, control.poll):
         batch = draw.batch
         if batch is None:
             continue
@@ -192,7 +192,7 @@ def _error(output: torch.Tensor, wanted: torch.Tensor, task: str) -> float:
 
 
 def _chance(known: torch.Tensor, wanted: torch.Tensor, task: str) -> float:
-    """Give the error of the best answer that looks at no input."""
+    """Return the error of the best answer that looks at no input."""
     if task == "classification":
         return float((known.mode().values != wanted).double().mean())
     if task == "yes or no":
@@ -201,7 +201,7 @@ def _chance(known: torch.Tensor, wanted: torch.Tensor, task: str) -> float:
 
 
 def _code(model: nn.Module, made: str, task: str) -> str:
-    """Give what a user would write to have the same model and train it."""
+    """Return what a user would write to have the same model and train it."""
     source = inspect.getsource(type(model)).rstrip()
     loss = LOSSES[task].__name__
     return (

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbdebug.charts import Bars
+from nbdebug.core.finding import plain
 from nbdebug.errors import BadInput, plainly
-from nbdebug.exhibit import Bars
-from nbdebug.finding import plain
 from nbdebug.improve.scoring import Metric
 from nbdebug.improve.search import DIVERGED, Search
 from nbdebug.improve.space import DEFAULT_SPACE, checked_space
-from nbdebug.progress import control_shown
+from nbdebug.report.progress import control_shown
 
 __all__ = ["Tuning", "tune"]
 
@@ -40,11 +40,11 @@ class Tuning:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything that can be written down."""
+        """Return everything that can be written down."""
         return {name: plain(value) for name, value in vars(self).items() if name != "study"}
 
     def __str__(self) -> str:
-        """Give the figures."""
+        """Return the figures."""
         again = ", ".join(f"{error:.4g}" for error in self.verified)
         values = ", ".join(f"{name}={_figure(value)}" for name, value in self.best.items())
         mattered = ", ".join(f"{name} {share:.0%}" for name, share in self.importance.items())
@@ -55,7 +55,7 @@ class Tuning:
         return "\n".join([*lines, f"importance: {mattered}"] if mattered else lines)
 
     def _repr_html_(self) -> str:
-        from nbdebug.show.page import drawn, lines, page
+        from nbdebug.views.page import drawn, lines, page
 
         parts = [drawn(self.bars, "hyperparameter importance")] if self.importance else []
         return page("Best hyperparameters", lines(str(self).splitlines()), *parts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbdebug.finding import Finding
+from nbdebug.core.finding import Finding
+from nbdebug.core.text import clean_text, shortened
 from nbdebug.report.report import Report
-from nbdebug.report.words import clean_text, shortened
 
 __all__ = ["Difference", "difference"]
 

@@ -6,13 +6,13 @@ import os
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from nbdebug.finding import Place
+from nbdebug.core.finding import Place
 
 __all__ = ["link_to"]
 
 
 def link_to(place: Place | None, folder: Path | None = None) -> str:
-    """Give the address of the file that made a part of the model, as seen from the folder of the report.
+    """Return the address of the file that made a part of the model, as seen from the folder of the report.
 
     It is empty unless the file is a module below the working folder and the report lies there as well: any other way
     would name folders of this machine, or lead astray once the report is read elsewhere.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from nbdebug.exhibit import Exhibit, Table
-from nbdebug.finding import Finding, Place
+from nbdebug.charts import Exhibit, Table
+from nbdebug.core.finding import Finding, Place
+from nbdebug.core.text import figure, plural, shortened
 from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import counts_line, figure, plural, shortened, tried
+from nbdebug.report.words import counts_line, tried
 
 __all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "said_table", "table"]
 

@@ -9,16 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbdebug.exhibit import Exhibit
-from nbdebug.finding import Place
+from nbdebug.charts import Exhibit
+from nbdebug.charts.draw import as_png
+from nbdebug.core.finding import Place
+from nbdebug.core.text import figure, shortened
 from nbdebug.report import markdown as md
-from nbdebug.report.draw import as_png
 from nbdebug.report.links import link_to
 from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import LEFT_OUT, prepared
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import counts_line, figure, shortened
+from nbdebug.report.words import counts_line
 
 __all__ = ["as_notebook"]
 
@@ -208,7 +209,7 @@ def _run(report: Report) -> Iterable[str]:
     yield "## This run"
     yield "\n".join(f"- {md.prose(note)}" for note in report.notes)
     for title, values in (
-        ("setup", report.subject),
+        ("setup", report.setup),
         ("environment", report.environment),
         ("seconds", report.timings),
     ):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from nbdebug.decision_tree import TREE, Said, said
-from nbdebug.finding import Finding, Place, Result
-from nbdebug.ranking import folded
+from nbdebug.core.finding import Finding, Place, Result
+from nbdebug.engine.decision_tree import TREE, Said, said
+from nbdebug.engine.ranking import folded
 from nbdebug.report.report import Report
 
 __all__ = ["About", "Card", "Outline", "about", "outline"]
@@ -117,7 +117,7 @@ def _card(number: int, finding: Finding, report: Report) -> Card:
 
 def about(check: str) -> About:
     """Read the documentation of a check; a report is written also where a check is unknown or cannot be imported."""
-    from nbdebug.registry import registry
+    from nbdebug.core.registry import registry
 
     try:
         registry.load("nbdebug.checks")

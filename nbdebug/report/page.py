@@ -12,11 +12,12 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nbdebug.decision_tree.states import ICONS, WORDS
-from nbdebug.exhibit import Exhibit, Images, Table
-from nbdebug.finding import Finding
+from nbdebug.charts import Exhibit, Images, Table
+from nbdebug.charts.draw import as_svg, as_svg_address, picture_of
+from nbdebug.core.finding import Finding
+from nbdebug.core.text import figure, plural, shortened
+from nbdebug.engine.decision_tree.states import ICONS, WORDS
 from nbdebug.report import words
-from nbdebug.report.draw import as_svg, as_svg_address, picture_of
 from nbdebug.report.links import link_to
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
@@ -26,9 +27,9 @@ from nbdebug.report.verdict import extent, part_line, tally, verdict
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from nbdebug.core.verification import Verification
     from nbdebug.report.difference import Difference
     from nbdebug.report.tree import DrawnTree
-    from nbdebug.verification import Verification
 
 __all__ = ["as_fragment", "as_page", "difference_fragment", "part_fragment", "result_fragments", "tree_fragment"]
 
@@ -36,7 +37,7 @@ MOST_TABLE_ROWS, MOST_PICTURES = 50, 100
 
 
 def as_page(report: Report, *, include_samples: bool = False, folder: Path | None = None) -> str:
-    """Give the whole report as one HTML file: offline, light and dark, to read, to fold, to search and to print.
+    """Return the whole report as one HTML file: offline, light and dark, to read, to fold, to search and to print.
 
     With the folder that the file will lie in, it links to the user's own files as seen from there.
     """
@@ -46,7 +47,7 @@ def as_page(report: Report, *, include_samples: bool = False, folder: Path | Non
 
 
 def as_fragment(report: Report, *, include_samples: bool = False) -> str:
-    """Give the report as the output of a notebook cell: its own style, no script."""
+    """Return the report as the output of a notebook cell: its own style, no script."""
     return _render("fragment.html", report, include_samples, None, key=_key(report))
 
 
@@ -74,13 +75,13 @@ def _key(report: Report) -> str:
 
 
 def difference_fragment(difference: Difference) -> str:
-    """Give the comparison of two reports as the output of a notebook cell."""
+    """Return the comparison of two reports as the output of a notebook cell."""
     template = _environment().get_template("difference.html")
     return template.render(difference=ready(difference), style=_resource("style.css"))
 
 
 def tree_fragment(tree: DrawnTree) -> str:
-    """Give the decision tree as the output of a notebook cell: its own style, no script."""
+    """Return the decision tree as the output of a notebook cell: its own style, no script."""
     template = _environment().get_template("tree.html")
     styles = _resource("style.css") + _resource("tree.css")
     return template.render(tree=tree, style=styles, icons=ICONS, state_words=WORDS, words=words)
@@ -128,7 +129,7 @@ def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inl
     if next(drawn) >= MOST_PICTURES:  # a report of a thousand findings has to stay a file that opens
         return Markup('<p class="nbd-quiet">The image is omitted to keep this file small.</p>')
     title = getattr(finding.exhibit, "title", "")
-    label = words.shortened(f"{title}: {finding.says}" if title else finding.says, 300)
+    label = shortened(f"{title}: {finding.says}" if title else finding.says, 300)
     try:
         if inline:
             return Markup(as_svg(finding.exhibit, label))
@@ -138,7 +139,7 @@ def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inl
 
 
 def _samples(exhibit: Exhibit | None) -> list[tuple[str, str]]:
-    """Give the pictures of samples as data addresses with their captions."""
+    """Return the pictures of samples as data addresses with their captions."""
     if not isinstance(exhibit, Images):
         return []
     captions = itertools.chain(exhibit.captions, itertools.repeat(""))
@@ -167,7 +168,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(figure=words.figure, short=words.shortened, prose=_prose)
+    environment.filters.update(figure=figure, short=shortened, prose=_prose)
+    environment.globals["plural"] = plural
     return environment
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from nbdebug.exhibit import Exhibit
-from nbdebug.finding import Finding
+from nbdebug.charts import Exhibit
+from nbdebug.core.finding import Finding
+from nbdebug.core.text import clean_text, redacted
 from nbdebug.report.report import Report
-from nbdebug.report.words import clean_text, redacted
 
 __all__ = ["LEFT_OUT", "prepared", "ready"]
 
@@ -53,7 +53,7 @@ def _unquoted(finding: Finding) -> Finding:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Give a copy of a nested value with every leaf changed; a leaf is what is neither container nor dataclass."""
+    """Return a copy of a nested value with every leaf changed; a leaf is what is neither container nor dataclass."""
     if isinstance(value, (Exhibit, Finding)):
         value = change(value)
     if is_dataclass(value) and not isinstance(value, type):

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from nbdebug.charts import Lines, exhibit_from_dict
+from nbdebug.core.finding import Finding, Place, Result, plain
+from nbdebug.core.journal import Stopped
+from nbdebug.core.renamed import current_id
 from nbdebug.errors import BadInput
-from nbdebug.exhibit import Lines, exhibit_from_dict
-from nbdebug.finding import Finding, Place, Result, plain
-from nbdebug.journal import Stopped
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from nbdebug.core.verification import Verification
     from nbdebug.report.difference import Difference
-    from nbdebug.verification import Verification
 
 __all__ = ["SCHEMA", "Report"]
 
@@ -31,7 +32,7 @@ class Report:
 
     findings: list[Finding]
     results: list[Result]
-    subject: Mapping[str, Any] = field(default_factory=dict)
+    setup: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     timings: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -56,9 +57,9 @@ class Report:
         return [finding for finding in self.findings if finding.is_alarm]
 
     def result(self, check: str) -> Result:
-        """Give the result of one check."""
+        """Return the result of one check."""
         for result in self.results:
-            if result.check == check.replace("_", "-"):
+            if result.check == current_id(check):
                 return result
         raise BadInput(
             f"this report has no result for {check!r}",
@@ -68,12 +69,12 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the whole report as JSON can hold it; `from_dict` reads it back."""
+        """Return the whole report as JSON can hold it; `from_dict` reads it back."""
         return {
             "schema": SCHEMA,
             "findings": [finding.to_dict() for finding in self.findings],
             "results": [self._result_to_dict(result) for result in self.results],
-            "subject": plain(self.subject),
+            "subject": plain(self.setup),
             "notes": plain(self.notes),
             "timings": plain(self.timings),
             "environment": plain(self.environment),
@@ -110,7 +111,8 @@ class Report:
             return cls(
                 findings=findings,
                 results=[_result_from_dict(item, findings) for item in data["results"]],
-                **{key: data[key] for key in ("subject", "notes", "timings", "environment", "seconds", "made")},
+                setup=data["subject"],
+                **{key: data[key] for key in ("notes", "timings", "environment", "seconds", "made")},
                 places={where: Place(**place) for where, place in data.get("places", {}).items()},
                 curves=tuple(_curve(item) for item in data.get("curves", ())),
                 symptom=str(data.get("symptom", "")),
@@ -127,7 +129,7 @@ class Report:
             ) from error
 
     def to_frame(self) -> pd.DataFrame:
-        """Give one row for each finding, and one for each check that found nothing or did not run."""
+        """Return one row for each finding, and one for each check that found nothing or did not run."""
         import pandas as pd
 
         rows = [
@@ -167,13 +169,13 @@ class Report:
         return difference(self, after)
 
     def __str__(self) -> str:
-        """Give the report as a terminal shows it, without color."""
+        """Return the report as a terminal shows it, without color."""
         from nbdebug.report.terminal import as_text
 
         return as_text(self)
 
     def __repr__(self) -> str:
-        """Give one line."""
+        """Return one line."""
         counts = ", ".join(
             f"{sum(r.status == s for r in self.results)} {s}" for s in ("found", "clean", "skipped", "crashed")
         )
@@ -225,7 +227,7 @@ def _result_from_dict(data: Mapping[str, Any], findings: list[Finding]) -> Resul
 
 
 def environment() -> dict[str, str]:
-    """Give the versions that a reader needs to repeat the run."""
+    """Return the versions that a reader needs to repeat the run."""
     import torch
 
     import nbdebug
@@ -239,5 +241,5 @@ def environment() -> dict[str, str]:
 
 
 def now() -> str:
-    """Give the time of making, to the second, in universal time."""
+    """Return the time of making, to the second, in universal time."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())

@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from nbdebug.finding import Finding, Place, Remedy, Result, plain
+from nbdebug.core.finding import Finding, Place, Remedy, Result, plain
 from nbdebug.report.outline import about
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
@@ -19,7 +19,7 @@ LEVELS = {"bug": "error", "suspect": "warning", "note": "note"}
 
 
 def as_sarif(report: Report) -> str:
-    """Give the report as a SARIF log with one run; what was skipped or crashed is told as a notification."""
+    """Return the report as a SARIF log with one run; what was skipped or crashed is told as a notification."""
     report = prepared(report)
     rules = list(dict.fromkeys([*(result.check for result in report.results), *(f.check for f in report.findings)]))
     run = {
@@ -71,7 +71,7 @@ def _result(finding: Finding, rules: list[str], place: Place | None) -> dict[str
 
 
 def _location(where: str, place: Place | None) -> dict[str, Any]:
-    """Give the place in the model as a logical location, and the line that made it where that stands in a file."""
+    """Return the place in the model as a logical location, and the line that made it where that stands in a file."""
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": where, "kind": "member"}]}
     if place is not None and place.file.endswith(".py"):
         region = {"startLine": place.line, "snippet": {"text": place.text}}

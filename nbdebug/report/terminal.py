@@ -6,13 +6,14 @@ import io
 import sys
 from typing import IO
 
-from nbdebug.decision_tree import said
-from nbdebug.finding import Finding, Place
-from nbdebug.importing import drawing_nothing
-from nbdebug.ranking import folded
+from nbdebug.core.finding import Finding, Place
+from nbdebug.core.rng_safe_import import drawing_nothing
+from nbdebug.core.text import clean_text
+from nbdebug.engine.decision_tree import said
+from nbdebug.engine.ranking import folded
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import clean_text, counts_line, not_seen, tried
+from nbdebug.report.words import counts_line, not_seen, tried
 
 with drawing_nothing():
     from rich.console import Console, Group, RenderableType
@@ -21,7 +22,7 @@ with drawing_nothing():
 
 __all__ = ["as_text", "show"]
 
-COLOURS = {"bug": "bold red", "suspect": "bold yellow", "note": "bold blue"}
+COLORS = {"bug": "bold red", "suspect": "bold yellow", "note": "bold blue"}
 
 
 def as_text(report: Report, width: int = 100) -> str:
@@ -57,7 +58,7 @@ def _body(report: Report) -> RenderableType:
 
 
 def _finding(finding: Finding, number: str, place: Place | None) -> RenderableType:
-    head = Text.assemble((finding.severity, COLOURS[finding.severity]), " ", (clean_text(finding.check), "bold"))
+    head = Text.assemble((finding.severity, COLORS[finding.severity]), " ", (clean_text(finding.check), "bold"))
     if finding.where:
         head.append(f"  at {clean_text(finding.where)}" + (f" ({clean_text(place)})" if place else ""))
     parts = [_hanging(number, head, 4), _hanging("", Text(clean_text(finding.says)), 4)]

@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nbdebug.decision_tree import (
+from nbdebug.core.finding import Result
+from nbdebug.core.registry import registry
+from nbdebug.engine.decision_tree import (
     Next,
     Question,
     Stage,
@@ -18,10 +20,8 @@ from nbdebug.decision_tree import (
     symptoms,
     whole_tree,
 )
-from nbdebug.decision_tree.states import ICONS, WORDS, State, alarms_in, state_of
+from nbdebug.engine.decision_tree.states import ICONS, WORDS, State, alarms_in, state_of
 from nbdebug.errors import BadInput, plainly
-from nbdebug.finding import Result
-from nbdebug.registry import registry
 from nbdebug.report.report import Report
 
 __all__ = ["DrawnTree", "tree"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbdebug.report.words import clean_text, plural, shortened
+from nbdebug.core.text import clean_text, plural, shortened
 
 if TYPE_CHECKING:
     from nbdebug.report.report import Report

@@ -64,7 +64,9 @@ def _ipynb(report: Report, include_samples: bool, folder: Path) -> str:
 
 
 def as_json(report: Report, include_samples: bool = False, folder: Path | None = None) -> str:
-    """Give the report as data; docs/report-schema.md describes it. Indented, long curves would be ten times as long."""
+    """Return the report as data; docs/report-schema.md describes it. Indented, long curves would be ten times as
+    long.
+    """
     return json.dumps(prepared(report, include_samples=include_samples).to_dict(), allow_nan=False) + "\n"
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from nbdebug.evidence.recording import BatchTally
-from nbdebug.subject.memory import array_of
-from nbdebug.twin.taps import tensors_in
+from nbdebug.experiments.capture import tensors_in
+from nbdebug.setup.tensor_memory import array_of
 
 __all__ = ["Batches"]
 
 MOST = 8192  # batches that are remembered
-RUNS, LENGTH = 32, 16  # of neighbouring values that are read of a batch
+RUNS, LENGTH = 32, 16  # of neighboring values that are read of a batch
 FIRST = 512  # batches whose order is remembered
 _READABLE = (torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
 
@@ -49,7 +49,7 @@ class Batches:
             self._known[mark] = self._known.get(mark, 0) + 1
 
     def tally(self) -> BatchTally:
-        """Give the counts."""
+        """Return the counts."""
         most = max(self._known.values(), default=0)
         return BatchTally(
             seen=self.seen,
@@ -78,7 +78,7 @@ def _mark(tensor: torch.Tensor) -> int:
 
 @lru_cache(maxsize=64)
 def _places(count: int) -> np.ndarray:
-    """Give short runs in steps of the golden ratio: even steps meet the same column of every sample, maybe empty."""
+    """Return short runs in steps of the golden ratio: even steps meet the same column of every sample, maybe empty."""
     if count <= RUNS * LENGTH:
         return np.arange(count)
     starts = (np.arange(RUNS) * int(0.618034 * count)) % (count - LENGTH)

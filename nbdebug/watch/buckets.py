@@ -68,7 +68,7 @@ class Level:
         self.push(rest)
 
     def content(self) -> Buckets:
-        """Give what is held; it changes with the level."""
+        """Return what is held; it changes with the level."""
         return self._whole([part[: self.used] for part in self._parts])
 
     def _whole(self, parts: list[np.ndarray]) -> Buckets:
@@ -106,7 +106,7 @@ def folded(old: Buckets, factor: int) -> Buckets:
 
 
 def _mean(values: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Give the weighted mean along the second axis; NaN where nothing has any weight."""
+    """Return the weighted mean along the second axis; NaN where nothing has any weight."""
     if not weights.all():
         values = np.where(weights > 0, values, 0.0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

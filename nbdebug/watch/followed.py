@@ -58,7 +58,7 @@ def are_same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> b
 
 
 def marks(gradients: Sequence[torch.Tensor | None], *, are_plain: bool) -> tuple[list[int], list[int]]:
-    """Give the versions and the addresses of gradients: another one of either is another gradient."""
+    """Return the versions and the addresses of gradients: another one of either is another gradient."""
     versions = [-1 if g is None else g._version for g in gradients]
     return versions, [g.data_ptr() for g in gradients if g is not None] if are_plain else []
 

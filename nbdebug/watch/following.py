@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.rng_safe_import import drawing_nothing
 from nbdebug.errors import BadInput, plainly
-from nbdebug.importing import drawing_nothing
-from nbdebug.recorded.values import CHANGED
-from nbdebug.subject.loss import main_output
-from nbdebug.twin.copying import copy_together
-from nbdebug.twin.inert import LiveHook
+from nbdebug.evidence.recorded.values import CHANGED
+from nbdebug.experiments.inert_hooks import LiveHook
+from nbdebug.sandbox.copying import copy_together
+from nbdebug.setup.loss import main_output
 from nbdebug.watch.live import Live
 
 __all__ = ["follow_predictions"]
@@ -108,7 +108,7 @@ class _Follower:
 
 
 def _changed(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Give the share of answers that changed: other classes, or values that moved by half of their spread."""
+    """Return the share of answers that changed: other classes, or values that moved by half of their spread."""
     if after.dim() > 1 and after.shape[1] > 1 and after.is_floating_point():
         return float((before.argmax(1) != after.argmax(1)).float().mean())
     if not after.is_floating_point():

@@ -19,7 +19,7 @@ TABLE_BYTES = 8_000_000  # for one quantity of all layers together, so that a th
 
 
 def capacity_for(columns: int) -> int:
-    """Give how many single steps may be held, so that a table of many columns stays within its bytes."""
+    """Return how many single steps may be held, so that a table of many columns stays within its bytes."""
     row = 4 + (LEVELS - 1) * (3 * 4 + 4) // 4  # a value, and a quarter as many buckets on every other level
     return max(128, min(CAPACITY, TABLE_BYTES // (max(columns, 1) * row) // 32 * 32))
 
@@ -86,11 +86,11 @@ class Track:
         level.push(parts)
 
     def series(self) -> dict[str, Series]:
-        """Give every column as a series by its name; what is given no longer changes."""
+        """Return every column as a series by its name; what is given no longer changes."""
         return dict(zip(self.names, self.columns(), strict=True))
 
     def columns(self) -> list[Series]:
-        """Give every column as a series, oldest bucket first."""
+        """Return every column as a series, oldest bucket first."""
         parts = [level.content() for level in reversed(self._levels) if level.used]
         if not parts:
             return [Series(name) for name in self.names]
@@ -114,7 +114,7 @@ class Track:
 
 
 def _folded_at_once(capacity: int, parts: int) -> int:
-    """Give the rows that one of so many parts of a level has: whole buckets of the next one."""
+    """Return the rows that one of so many parts of a level has: whole buckets of the next one."""
     return capacity // parts // FACTOR * FACTOR
 
 
@@ -149,7 +149,7 @@ class Waterfall:
             self._used += 1
 
     def layer(self, index: int) -> OctaveHistory | None:
-        """Give the rows of one layer in which anything was measured, as shares."""
+        """Return the rows of one layer in which anything was measured, as shares."""
         counts = self._counts[: self._used, index]
         total = counts.sum(axis=1)
         seen = total > 0

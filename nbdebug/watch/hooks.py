@@ -102,7 +102,7 @@ class LayerHook(QuietHook):
 
 
 def sealed(layers: Sequence[nn.Module]) -> list[tuple[nn.Module, list[dict[int, Any]]]]:
-    """Give the modules that compute another way in eval mode if anything inside has a hook, with the hooks of all that.
+    """Return the modules that compute another way in eval mode if anything inside has a hook, with all those hooks.
 
     The numbers of the two ways differ in the last bits, and for a row that is all padding one of them gives NaN.
     """
@@ -112,7 +112,7 @@ def sealed(layers: Sequence[nn.Module]) -> list[tuple[nn.Module, list[dict[int, 
 
 
 def backward_origin() -> tuple[Sequence[Any], bool] | None:
-    """Give what the running backward pass began with, mostly tensors, and whether it adds to `.grad`.
+    """Return what the running backward pass began with, mostly tensors, and whether it adds to `.grad`.
 
     The engine calls hooks on the thread that asked for the pass, or on a thread of the device while that one waits; so
     the function that started it is on some stack, and nothing of torch has to be patched to see it.
@@ -150,7 +150,7 @@ def is_in_step() -> bool:
 
 
 def scaler_of_step(frames: int = 10) -> Any:
-    """Give the GradScaler that is making the optimizer step, or None; so many frames are looked at."""
+    """Return the GradScaler that is making the optimizer step, or None; so many frames are looked at."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(frames):
         if frame is None:

@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from nbdebug.core.finding import Result
+from nbdebug.core.registry import CheckSpec, ProbeSpec, Registry, registry
+from nbdebug.core.text import plural
+from nbdebug.engine.ranking import ranked
+from nbdebug.engine.session import Missing, Session
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.recording import Recording
-from nbdebug.finding import Result
-from nbdebug.ranking import ranked
-from nbdebug.registry import CheckSpec, ProbeSpec, Registry, registry
 from nbdebug.report import Report
 from nbdebug.report.report import environment, now
-from nbdebug.report.words import plural
-from nbdebug.session import Missing, Session
-from nbdebug.subject import Subject
+from nbdebug.setup import Setup
 from nbdebug.watch.showing import curves, nothing
 
 __all__ = ["RecordingSession", "checks_of_recordings", "judged"]
@@ -27,7 +27,7 @@ NO_COPY = "it requires experiments on a copy of the model; run nbdebug.diagnose(
 
 
 def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> Report:
-    """Give the report of everything that the checks say about a recording."""
+    """Return the report of everything that the checks say about a recording."""
     session = RecordingSession(recording, thresholds)
     order = checks_of_recordings(session.registry)
     started = time.perf_counter()
@@ -35,7 +35,7 @@ def judged(recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | N
     return Report(
         findings=ranked(session.journal.findings, order),
         results=session.journal.results,
-        subject={
+        setup={
             "model": recording.model,
             "optimizer": recording.optimizer,
             "device": recording.device,
@@ -76,7 +76,7 @@ class RecordingSession(Session):
     """A session whose only source is a recording: what needs the model itself is skipped, with the reason."""
 
     def __init__(self, recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        super().__init__(cast("Subject", _Nobody()), thresholds=thresholds)
+        super().__init__(cast("Setup", _Nobody()), thresholds=thresholds)
         self._evidence[Recording] = recording
 
     def run(self, checks: Iterable[str]) -> list[Result]:
@@ -104,8 +104,8 @@ class RecordingSession(Session):
 
 
 def checks_of_recordings(known: Registry = registry) -> list[str]:
-    """Give the checks that can be answered from a recording, in the order of the tree."""
-    from nbdebug.decision_tree import stages
+    """Return the checks that can be answered from a recording, in the order of the tree."""
+    from nbdebug.engine.decision_tree import stages
 
     wanted = [known.checks[check] for stage in stages(known) for check in stage.checks]
     return [spec.id for spec in wanted if _reads_recording(spec, known)]

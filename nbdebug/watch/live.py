@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nbdebug.announcing import begun
+from nbdebug.core.announcements import begun
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
 from nbdebug.report.cell_output import in_notebook
@@ -87,7 +87,7 @@ class Live(Run):
         """Display the curves under the running cell of a notebook; the training goes on where that fails."""
         if not in_notebook():
             return
-        from nbdebug.show.live import show_live
+        from nbdebug.views.live import show_live
 
         try:
             show_live(self)

@@ -37,7 +37,7 @@ def number(name: str, value: Any) -> Any:
 
 
 def unnamed(values: tuple[Any, ...]) -> BadInput:
-    """Give the error for values that were handed without a name."""
+    """Return the error for values that were handed without a name."""
     has_names = len(values) == 1 and isinstance(values[0], Mapping)
     return BadInput(
         f"{type(values[0]).__name__} was passed without a name",

@@ -50,7 +50,9 @@ class Memory:
         self._windows = [windows[kind] for kind in kinds]
 
     def of(self, tensors: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
-        """Give an array for each; None where one is missing, of another size or type, elsewhere, or not contiguous."""
+        """Return an array for each; None where one is missing, of another size or type, elsewhere, or not
+        contiguous.
+        """
         try:
             # Lists, because generators cost more where there are few.
             if [t.numel() for t in tensors] != self.sizes or 0 in self.sizes:

@@ -35,7 +35,7 @@ class Norms:
         return not self._later
 
     def numpy(self) -> np.ndarray:
-        """Give the norms, NaN where there is no gradient and infinite where it is not finite."""
+        """Return the norms, NaN where there is no gradient and infinite where it is not finite."""
         if self._later:
             found = np.array([float(norm) for norm in torch.stack([x.float() for x in self._later]).cpu()])
             self._known[self._places] = np.where(np.isfinite(found), found, np.inf)
@@ -53,7 +53,7 @@ class _Squares(Norms):
         self._squares, self._are_there = squares, are_there
 
     def numpy(self) -> np.ndarray:
-        """Give the norms, NaN where there is no gradient."""
+        """Return the norms, NaN where there is no gradient."""
         found = np.sqrt(np.array(self._squares, np.float64))
         if self._are_there is None:
             return found
@@ -63,7 +63,7 @@ class _Squares(Norms):
 
 
 def together(norms: Sequence[Norms]) -> np.ndarray:
-    """Give the norms of several steps, one row for each."""
+    """Return the norms of several steps, one row for each."""
     squares = [one._squares for one in norms if type(one) is _Squares and one._are_there is None]
     if len(squares) == len(norms):
         return np.sqrt(np.array(squares, np.float64))
@@ -98,7 +98,7 @@ class Gradients:
 
 
 def _wide(array: np.ndarray) -> Any:
-    """Give the sum of squares of numbers that are too small for squares of float32."""
+    """Return the sum of squares of numbers that are too small for squares of float32."""
     wide = array.astype(np.float64)
     return wide.dot(wide)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.twin.taps import tensors_in
+from nbdebug.experiments.capture import tensors_in
 from nbdebug.watch.batches import Batches
 from nbdebug.watch.graphs import GraphToken
 from nbdebug.watch.hooks import MOST_CALLS, LayerHook, backward_origin, is_transformed, sealed

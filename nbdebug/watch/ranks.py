@@ -10,7 +10,7 @@ import numpy as np
 
 from nbdebug.distributed.facts import as_facts, averages_itself, period_of, prints_of, sends_buffers, untold_sampler
 from nbdebug.distributed.meeting import Meeting, meet
-from nbdebug.evidence.ranks import RankFacts, TensorPrint
+from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.watch.recorder import Recorder
 
 __all__ = ["RankWatch"]
@@ -67,7 +67,7 @@ class RankWatch:
                 self._lost(error)
 
     def gathered(self) -> tuple[tuple[RankFacts, ...], tuple[str, ...]]:
-        """Give every process that was heard, on the first process, and in sentences who was not."""
+        """Return every process that was heard, on the first process, and in sentences who was not."""
         if self._meeting is None or not self._meeting.is_first:
             return (), ()
         own = self._final or self._facts()
@@ -106,7 +106,7 @@ class RankWatch:
         )
 
     def _times(self) -> dict[str, tuple[float, ...]]:
-        """Give the quartiles of each part of a step, without the first, in which everything is cold."""
+        """Return the quartiles of each part of a step, without the first, in which everything is cold."""
         store = self._recorder.store
         with store.lock:
             series = store.times.series()

@@ -14,14 +14,31 @@ from typing import Any
 
 import numpy as np
 
+from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.errors import BadInput
-from nbdebug.evidence import recording as kinds
-from nbdebug.evidence.recording import OctaveHistory, Recording, Series
+from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
+from nbdebug.evidence.recording import (
+    BatchTally,
+    LayerSeries,
+    OctaveHistory,
+    ParameterSeries,
+    Recording,
+    Series,
+    SilentUnits,
+    StepTally,
+)
 
 __all__ = ["SCHEMA", "TREE", "load"]
 
 SCHEMA = 2
 TREE = "tree"  # the array that says how the others belong together
+KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        BatchTally, LayerSeries, OctaveHistory, OptimizerCoverage, ParameterSeries, RankFacts, Recording, Series,
+        SilentUnits, StepTally, TensorPrint,
+    )
+}  # fmt: skip
 WRITTEN = "a file written by live.save"
 AGAIN = 'copy the file again from an intact source, or save the run again with live.save("run.npz")'
 
@@ -93,9 +110,9 @@ def _unpacked(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return arrays[value["array"]]
     if "named" in value:
         return {key: _unpacked(item, arrays) for key, item in value["named"]}
-    if value["kind"] not in kinds.__all__:
+    if value["kind"] not in KINDS:
         raise ValueError(f"it holds a {value['kind']}, which is unknown")
-    kind, parts = getattr(kinds, value["kind"]), {}
+    kind, parts = KINDS[value["kind"]], {}
     hints = typing.get_type_hints(kind)
     for name, part in value["parts"].items():
         parts[name] = _checked(_unpacked(part, arrays), hints[name], f"{value['kind']}.{name}")
@@ -105,7 +122,7 @@ def _unpacked(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:
-    """Give a value that is of the type that is written there."""
+    """Return a value that is of the type that is written there."""
     if not _fits(value, hint):
         raise ValueError(f"{where} holds {type(value).__name__}")
     return value

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from nbdebug.watch.absent import Absent
 from nbdebug.watch.budget import Budget
+from nbdebug.watch.fast_path import Lane
 from nbdebug.watch.followed import Followed
 from nbdebug.watch.guarded import Guarded
-from nbdebug.watch.lane import Lane
 from nbdebug.watch.passes import RARELY, Passes
 from nbdebug.watch.rates import Rates
 from nbdebug.watch.sample import LayerName, ParameterName, Sample
@@ -22,6 +21,7 @@ from nbdebug.watch.steps import Steps
 from nbdebug.watch.store import Store
 from nbdebug.watch.targets import Target
 from nbdebug.watch.units import Units
+from nbdebug.watch.unoptimized_params import Absent
 
 __all__ = ["Recorder"]
 

@@ -16,7 +16,7 @@ BUCKETS = 2 * _SPAN + 1
 
 
 def _bucket(code: int) -> int:
-    """Give the bucket of the first nine bits of a float32, which are sign and exponent; the last is for no number."""
+    """Return the bucket of the first nine bits of a float32, which are sign and exponent; the last is for no number."""
     exponent = code % 256 - 127
     if exponent == 128:
         return BUCKETS
@@ -33,13 +33,13 @@ def _ones(width: int) -> np.ndarray:
 
 
 def _squared(rows: np.ndarray) -> np.ndarray:
-    """Give the sum of squares of each row."""
+    """Return the sum of squares of each row."""
     squared: np.ndarray = np.matmul(rows[:, None, :], rows[:, :, None]).reshape(-1)
     return squared
 
 
 def statistics_of(rows: np.ndarray) -> np.ndarray:
-    """Give the statistics of each row of samples, in a column each; what is not finite is left out and counted."""
+    """Return the statistics of each row of samples, in a column each; what is not finite is left out and counted."""
     with np.errstate(over="ignore", invalid="ignore"):
         ones, width = _ones(rows.shape[1]), np.float32(rows.shape[1])
         mean = (rows @ ones) / width
@@ -64,14 +64,14 @@ def _statistics_with_holes(rows: np.ndarray) -> np.ndarray:
 
 
 def squares_of(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Give in two columns the mean square of each row before, and that of its change."""
+    """Return in two columns the mean square of each row before, and that of its change."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares: np.ndarray = np.stack([_squared(before), _squared(after - before)], axis=1) / before.shape[1]
     return squares
 
 
 def change_of(weight: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the root of mean squares of weights, and |change| / |weight|; infinite if not finite, NaN if unknown."""
+    """Return the root of mean squares of weights, and |change| / |weight|; infinite if not finite, NaN if unknown."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         ratio = np.sqrt(change / weight)
         return np.sqrt(weight), np.where((weight == 0) | np.isnan(weight), np.nan, infinite(ratio))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbdebug.core.finding import Finding
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
-from nbdebug.finding import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ class Run:
         return self._judged[1].findings
 
     def appeared(self, finding: Finding) -> int | None:
-        """Give the step at which a finding appeared: the one it names itself, or when it was first seen.
+        """Return the step at which a finding appeared: the one it names itself, or when it was first seen.
 
         None if the run was not checked while it was recorded.
         """
@@ -74,7 +74,7 @@ class Run:
         return report
 
     def to_frame(self) -> pd.DataFrame:
-        """Give every curve in rows: kind, name, statistic, step, value, low, high, count."""
+        """Return every curve in rows: kind, name, statistic, step, value, low, high, count."""
         from nbdebug.watch.saving import as_frame
 
         return as_frame(self.recording())
@@ -102,14 +102,14 @@ class Run:
         return to_tensorboard(self.recording(), _as_path(folder, "live.to_tensorboard", "runs/first"))
 
     def __repr__(self) -> str:
-        """Give the run in a few lines."""
+        """Return the run in a few lines."""
         from nbdebug.watch.showing import as_text
 
         return as_text(self.recording(), self._judged[1].findings if self._judged else [])
 
     def _ipython_display_(self) -> None:
         """Show the curves, live in a notebook and as text in a terminal."""
-        from nbdebug.show.live import view_of
+        from nbdebug.views.live import view_of
 
         view_of(self)._ipython_display_()
 

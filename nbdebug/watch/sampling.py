@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from nbdebug.subject.memory import array_of
-from nbdebug.twin.taps import first_tensor
+from nbdebug.experiments.capture import first_tensor
+from nbdebug.setup.tensor_memory import array_of
 from nbdebug.watch.memory import Memory
 from nbdebug.watch.single import as_single
 
@@ -34,7 +34,7 @@ __all__ = [
     "sampled",
 ]
 
-LINE = 16  # neighbouring elements that are taken together: one cache line of float32
+LINE = 16  # neighboring elements that are taken together: one cache line of float32
 PER_STEP, LEAST, MOST = 32_768, 128, 1_024  # elements of a sample: of all layers together, and of one
 MOST_NAMES = 64
 SURELY, VERIFIED = 3, 16  # copied or measured again though nothing seems to have changed: at first, then now and then
@@ -54,7 +54,7 @@ class Block:
         self.indices, self.size, self.data = indices, size, data
 
     def rows(self) -> np.ndarray:
-        """Give one row of float32 for each tensor; a device is waited for here and nowhere else."""
+        """Return one row of float32 for each tensor; a device is waited for here and nowhere else."""
         data = self.data
         if type(data) is np.ndarray and data.dtype is _FLOAT:
             return data.reshape(len(self.indices), self.size)
@@ -64,13 +64,13 @@ class Block:
 
 
 def elements_each(tensors: int) -> int:
-    """Give how many elements of one tensor a sample takes."""
+    """Return how many elements of one tensor a sample takes."""
     return max(LEAST, min(MOST, PER_STEP // max(tensors, 1))) // LINE * LINE
 
 
 @lru_cache(maxsize=1024)
 def lines_of(extent: int, wanted: int, inner: int) -> tuple[int, int]:
-    """Give how many lines are taken of so many elements, and how far apart; no lines where all are taken.
+    """Return how many lines are taken of so many elements, and how far apart; no lines where all are taken.
 
     `inner` elements belong to one sample of the batch. Evenly spaced lines may meet every sample at the same place, one
     channel or a few units of all; so of the spacings that reach nearly to the end the one is taken whose lines lie most
@@ -116,7 +116,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def sample_at_once(wanted: int) -> Callable[[Any], Any]:
-    """Give a function that copies a sample out of an output, for outputs that are soon written over."""
+    """Return a function that copies a sample out of an output, for outputs that are soon written over."""
 
     def take(output: Any) -> Any:
         tensor = first_tensor(output)
@@ -139,7 +139,7 @@ class Gather:
         self._plan: _Plan | None = None
 
     def __call__(self, calls: list[tuple[int, Any, int]]) -> list[Block]:
-        """Give the samples in blocks; outputs that were written over since are left out and remembered."""
+        """Return the samples in blocks; outputs that were written over since are left out and remembered."""
         plain = [call for call in calls if call[2] >= 0]
         blocks = None if self._plan is None else self._plan.blocks(plain)
         if blocks is not None and len(plain) == len(calls):
@@ -189,7 +189,7 @@ class _Plan:
         self.groups = [(tuple(own), key[0], [place[i] for i in own]) for key, (own, _) in groups.items()]
 
     def blocks(self, calls: list[tuple[int, Any, int]]) -> list[Block] | None:
-        """Give the samples, or None where something is not as it was."""
+        """Return the samples, or None where something is not as it was."""
         if len(calls) != len(self.indices):
             return None
         indices, tensors, versions = zip(*calls, strict=True)

@@ -75,7 +75,7 @@ def _packed(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def curves(recording: Recording) -> Iterator[tuple[str, str, str, Series]]:
-    """Give every curve with its kind, the name of what it is about, and the statistic."""
+    """Return every curve with its kind, the name of what it is about, and the statistic."""
     for kind in ("scalars", "rates", "times"):
         for name, series in getattr(recording, kind).items():
             yield kind.removesuffix("s"), name, "value", series
@@ -89,7 +89,7 @@ def curves(recording: Recording) -> Iterator[tuple[str, str, str, Series]]:
 
 
 def as_frame(recording: Recording) -> pd.DataFrame:
-    """Give one row for each bucket of each curve."""
+    """Return one row for each bucket of each curve."""
     import pandas as pd
 
     parts = [

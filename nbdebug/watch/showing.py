@@ -7,10 +7,10 @@ from html import escape
 
 import numpy as np
 
+from nbdebug.charts import Lines
+from nbdebug.core.finding import Finding
+from nbdebug.core.text import aligned, figure, plural
 from nbdebug.evidence.recording import LayerSeries, Recording, Series
-from nbdebug.exhibit import Lines
-from nbdebug.finding import Finding
-from nbdebug.report.words import aligned, figure, plural
 
 __all__ = ["as_html", "as_text", "curves", "is_empty", "layer_rows", "loss_lines", "newest", "nothing", "rate_names"]
 
@@ -20,7 +20,7 @@ NOTHING = "nothing recorded yet: run the training"
 
 
 def as_text(recording: Recording, findings: Sequence[Finding] = ()) -> str:
-    """Give the run in a few lines, with a short table of its layers."""
+    """Return the run in a few lines, with a short table of its layers."""
     lines = [f"<nbdebug watch: {recording.model}, {plural(recording.steps, 'step')}>"]
     lines += [f"  {name}: {text}" for name, text in _facts(recording)]
     lines += [f"  {nothing(recording)}"] if is_empty(recording) else []
@@ -37,7 +37,7 @@ def is_empty(recording: Recording) -> bool:
 
 
 def nothing(recording: Recording) -> str:
-    """Say why there is nothing to show: nothing ran, or nobody stepped."""
+    """Say why there is nothing to show: nothing ran, or no optimizer stepped."""
     tally = recording.tally
     if not tally.backwards:
         return NOTHING
@@ -82,7 +82,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
 
 
 def _course(series: Series) -> str:
-    """Give the first and the newest value; the newest as it is, because a training that died must not look alive."""
+    """Return the first and the newest value; the newest as it is, because a training that died must not look alive."""
     found = series.finite
     bad = f" (not finite in {plural(series.not_finite, 'step')})" if series.not_finite else ""
     if not len(found):
@@ -92,7 +92,7 @@ def _course(series: Series) -> str:
 
 
 def loss_lines(recording: Recording) -> Lines | None:
-    """Give the loss as a drawing, at most a few hundred points; None where it was not seen."""
+    """Return the loss as a drawing, at most a few hundred points; None where it was not seen."""
     found = recording.loss.finite
     if not len(found):
         return None
@@ -100,7 +100,7 @@ def loss_lines(recording: Recording) -> Lines | None:
 
 
 def curves(recording: Recording) -> tuple[Lines, ...]:
-    """Give what a report shows of a run: the loss, the learning rates and the norm of the gradients."""
+    """Return what a report shows of a run: the loss, the learning rates and the norm of the gradients."""
     loss = loss_lines(recording)
     rates = [(name, _thinned(series.finite)) for name, series in recording.rates.items() if len(series.finite)]
     norm = recording.gradient.finite
@@ -116,14 +116,16 @@ def curves(recording: Recording) -> tuple[Lines, ...]:
 
 
 def _thinned(series: Series) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Give at most a few hundred points, spread over the whole run."""
+    """Return at most a few hundred points, spread over the whole run."""
     places = np.unique(np.linspace(0, len(series) - 1, MOST_POINTS).astype(int))
     return tuple(map(float, series.steps[places].tolist())), tuple(series.values[places].tolist())
 
 
 def as_html(recording: Recording, findings: Sequence[Finding] = ()) -> str:
-    """Give the loss curve, the layers and what was found as the output of a notebook cell: no script, nothing live."""
-    from nbdebug.report.draw import as_svg_address
+    """Return the loss curve, the layers and what was found as the output of a notebook cell: no script, nothing
+    live.
+    """
+    from nbdebug.charts.draw import as_svg_address
 
     parts = [f"<p><b>{escape(recording.model)}</b>, {plural(recording.steps, 'step')}</p>"]
     curve = loss_lines(recording)
@@ -139,7 +141,9 @@ def as_html(recording: Recording, findings: Sequence[Finding] = ()) -> str:
 
 
 def layer_rows(recording: Recording) -> list[tuple[str, ...]]:
-    """Give the newest numbers of the layers, in the order of the model; the middle is left out where there are many."""
+    """Return the newest numbers of the layers, in the order of the model; the middle is left out where there are
+    many.
+    """
     layers = list(recording.layers.values())
     half, hidden = MOST_ROWS // 2, len(layers) - MOST_ROWS
     if hidden <= 0:

@@ -8,7 +8,7 @@ __all__ = ["as_single"]
 
 
 def as_single(values: np.ndarray) -> np.ndarray:
-    """Give numbers in single precision; what is too large for it is the largest number there is, not infinite."""
+    """Return numbers in single precision; what is too large for it is the largest number there is, not infinite."""
     with np.errstate(over="ignore"):
         single: np.ndarray = np.asarray(values, np.float32)
     lost = np.isinf(single)

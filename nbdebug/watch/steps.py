@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from nbdebug.twin.inner_steps import is_inner_step
+from nbdebug.experiments.nested_optimizer_steps import is_inner_step
 from nbdebug.watch.followed import Followed, about_equal, are_same, heads, is_clear, marks
 from nbdebug.watch.hooks import is_in_step, scaler_of_step
 from nbdebug.watch.passes import Passes

@@ -125,5 +125,5 @@ class Store:
 
 
 def series_of(tracks: Mapping[str, Track]) -> dict[str, Series]:
-    """Give the only column of each track."""
+    """Return the only column of each track."""
     return {name: track.series()[name] for name, track in tracks.items()}

@@ -10,15 +10,7 @@ import numpy as np
 from nbdebug.evidence.recording import LayerSeries, ParameterSeries, Series
 from nbdebug.watch.history import Track, Waterfall, capacity_for
 from nbdebug.watch.norms import together
-from nbdebug.watch.reducing import (
-    BUCKETS,
-    STATISTICS,
-    change_of,
-    infinite,
-    octave_counts,
-    squares_of,
-    statistics_of,
-)
+from nbdebug.watch.reducing import BUCKETS, STATISTICS, change_of, infinite, octave_counts, squares_of, statistics_of
 from nbdebug.watch.sample import NO_SCALE, LayerName, ParameterName, Sample, as_number
 from nbdebug.watch.sampling import Block
 
@@ -42,7 +34,7 @@ class Table:
         self._track.extend(np.array([s.step for s in samples]), values.reshape(shape), missing.reshape(shape))
 
     def series(self) -> dict[str, dict[str, Series]]:
-        """Give every quantity of everything, by name."""
+        """Return every quantity of everything, by name."""
         columns = iter(self._track.columns())
         found: dict[str, dict[str, Series]] = {name: {} for name in self.names}
         for quantity in self.quantities:
@@ -87,7 +79,7 @@ class OutputTable:
         self.waterfall.append(sample.step, counts)
 
     def series(self) -> dict[str, LayerSeries]:
-        """Give every layer that was measured."""
+        """Return every layer that was measured."""
         found = self.table.series()
         return {
             layer.path: LayerSeries(
@@ -162,7 +154,7 @@ class WeightTable:
         self.changes.extend(samples, found, np.isnan(found))
 
     def series(self) -> dict[str, ParameterSeries]:
-        """Give every parameter that was measured."""
+        """Return every parameter that was measured."""
         gradients, changes = self.gradients.series(), self.changes.series()
         found = {p: gradients[p.name] | changes[p.name] for p in self.parameters}
         return {
@@ -184,7 +176,7 @@ def _is_once(groups: list[_Alike]) -> bool:
 
 
 def _once(groups: list[_Alike], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Give the statistics of layers of which each was called once, and which are missing at which step."""
+    """Return the statistics of layers of which each was called once, and which are missing at which step."""
     total, missing = np.zeros(shape), np.ones(shape[:2], bool)
     for places, indices, rows in groups:
         cells = np.ix_(places, indices)
@@ -208,7 +200,7 @@ def _several_times(groups: list[_Alike], shape: tuple[int, ...]) -> tuple[np.nda
 
 
 def _by_optimizer(samples: list[Sample]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Give the numbers of the samples of each optimizer, and the places of its parameters."""
+    """Return the numbers of the samples of each optimizer, and the places of its parameters."""
     every = {id(sample.places): sample.places for sample in samples}
     if len(every) == 1:
         return [(np.arange(len(samples)), samples[0].places)]

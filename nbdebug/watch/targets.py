@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput
-from nbdebug.subject.naming import root_name
-from nbdebug.subject.provenance import methods_of, names_used
+from nbdebug.setup.module_names import root_name
+from nbdebug.setup.user_code import methods_of, names_used
 
 __all__ = ["Target", "target_of"]
 
@@ -88,7 +88,7 @@ def target_of(model: Any, optimizer: Any, layers: Any) -> Target:
 
 
 def _named(value: Any, kind: type, where: str, expected: str) -> dict[str, Any]:
-    """Give one thing or several by name; one alone needs no name."""
+    """Return one thing or several by name; one alone needs no name."""
     if isinstance(value, kind):
         return {"": value}
     if isinstance(value, Mapping) and not isinstance(value, kind):
@@ -118,7 +118,7 @@ def _instead(wrong: list[Any], where: str) -> str:
 
 
 def _optimizers(optimizer: Any) -> dict[str, torch.optim.Optimizer]:
-    """Give the optimizers by name; wrappers such as accelerate's are opened."""
+    """Return the optimizers by name; wrappers such as accelerate's are opened."""
 
     def opened(value: Any) -> Any:
         inner = getattr(value, "optimizer", None)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from nbdebug.evidence.recording import SilentUnits
-from nbdebug.twin.taps import first_tensor
+from nbdebug.experiments.capture import first_tensor
 from nbdebug.watch.hooks import LayerHook
 from nbdebug.watch.sampling import is_plain, sample_at_once
 
@@ -30,7 +30,7 @@ _Peaks: TypeAlias = list[tuple[torch.Tensor, torch.Tensor, int]]  # highest and 
 LEAST_UNITS = 8
 EVERY = 4  # of the measured steps one is looked at
 PATIENCE = 2  # looks in a row at which a unit has no gradient before it is suspicious
-SHARE = 0.25  # of the units of a layer that are suspicious before it is examined; what is an illness, a check says
+SHARE = 0.25  # of the units of a layer that are suspicious before it is examined; a check decides what is a problem
 AGREE = 0.98  # of the units that have a gradient if and only if they were positive
 ENOUGH, EXAMINATIONS = 256, 3  # samples and passes of an examination
 REFUTED = 3  # times after which a layer is left alone
@@ -99,7 +99,7 @@ class Units:
             layer.peaks.clear()
 
     def found(self) -> tuple[SilentUnits, ...]:
-        """Give the layers that were examined to the end and have units that are dead now."""
+        """Return the layers that were examined to the end and have units that are dead now."""
         facts = []
         for layer in self._layers:
             dead = 0 if layer.dead is None else int(layer.dead.sum())
@@ -180,7 +180,7 @@ class Units:
 
 
 def _bias_of(module: nn.Module) -> torch.Tensor | None:
-    """Give the bias that has one number for each unit; None where there is none, or one that pruning made."""
+    """Return the bias that has one number for each unit; None where there is none, or one that pruning made."""
     bias = module._parameters.get("bias")
     if bias is None or bias.dim() != 1 or bias.numel() < LEAST_UNITS or isinstance(bias, nn.UninitializedParameter):
         return None

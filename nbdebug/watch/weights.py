@@ -47,7 +47,7 @@ class WeightViews:
         self._changes_silently = False
 
     def before(self, step: int) -> list[Block]:
-        """Give the sample before this step."""
+        """Return the sample before this step."""
         self._taken += 1
         self._refresh()
         after, versions, kept = self._kept
@@ -61,7 +61,7 @@ class WeightViews:
         return self._copied()
 
     def after(self, step: int) -> list[Block]:
-        """Give the sample after the step before this one, of the same elements."""
+        """Return the sample after the step before this one, of the same elements."""
         self._refresh()  # some steps put other tensors in the place of the old ones
         copied = self._copied()
         if self.is_plain:  # elsewhere a copy costs little, and to compare it would be to wait

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nbdebug.control import Control
-from nbdebug.options import check_thresholds, check_time_limit
-from nbdebug.session import Session
-from nbdebug.subject import Subject
+from nbdebug.core.control import Control
+from nbdebug.core.options import check_thresholds, check_time_limit
+from nbdebug.engine.session import Session
+from nbdebug.setup import Setup
 
 __all__ = ["Bounds"]
 
@@ -31,6 +31,6 @@ class Bounds:
         check_time_limit(bounds.time_limit)
         return bounds
 
-    def session(self, subject: Subject) -> Session:
-        """Begin the examination of a subject within these bounds."""
-        return Session(subject, control=Control(), thresholds=self.thresholds, symptom=self.symptom)
+    def session(self, setup: Setup) -> Session:
+        """Begin the examination of a setup within these bounds."""
+        return Session(setup, control=Control(), thresholds=self.thresholds, symptom=self.symptom)

@@ -12,12 +12,12 @@ STATIC = Path(__file__).parent / "static"
 
 
 def is_built(name: str) -> bool:
-    """Say whether the script and the style sheet of the view ``name`` were built."""
+    """Return whether the script and the style sheet of the view ``name`` were built."""
     return all((STATIC / f"{name}{suffix}").is_file() for suffix in (".js", ".css"))
 
 
 def is_usable(name: str) -> bool:
-    """Say whether the view ``name`` can be shown; if not, warn once that plain ipywidgets stand in for it."""
+    """Return whether the view ``name`` can be shown; if not, warn once that plain ipywidgets stand in for it."""
     if not is_built(name):
         _warn()
         return False

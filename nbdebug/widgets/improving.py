@@ -1,15 +1,15 @@
-"""The last stage of the wizard: where the error comes from, for a subject that has validation data."""
+"""The last stage of the wizard: where the error comes from, for a setup that has validation data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbdebug.decision_tree.begin_and_end import IMPROVE
-from nbdebug.decision_tree.states import State
+from nbdebug.core.journal import Event
+from nbdebug.engine.decision_tree.begin_and_end import IMPROVE
+from nbdebug.engine.decision_tree.states import State
+from nbdebug.engine.session import Session
 from nbdebug.improve.decomposition import Decomposition, decomposed
-from nbdebug.journal import Event
-from nbdebug.session import Session
-from nbdebug.widgets.face import prose
+from nbdebug.widgets.layout import prose
 from nbdebug.widgets.stage_tree import Stage as StageRow
 from nbdebug.widgets.stage_tree import Step as StepRow
 
@@ -33,10 +33,10 @@ class Improving:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.result: Decomposition | None = None
-        self.is_offered = session.subject.val_feed is not None
+        self.is_offered = session.setup.val_feed is not None
 
     def about(self, chosen: str) -> tuple[str, str] | None:
-        """Give the question and its reason where the stage or its step was chosen."""
+        """Return the question and its reason where the stage or its step was chosen."""
         return (
             (STEP.label, f"{STEP.question} {STEP.why}") if self.is_offered and chosen in (IMPROVE.id, STEP.id) else None
         )
@@ -45,10 +45,10 @@ class Improving:
         """Judge the samples of every split on a copy, with the target error that the user named."""
         self.session.journal.tell(Event("probe-started", "decompose", text="judging samples"))
         target = self.session.journal.answers.get("target-error")
-        self.result = decomposed(self.session.subject, target_error=target, control=self.session.control)
+        self.result = decomposed(self.session.setup, target_error=target, control=self.session.control)
 
     def row(self, running: str) -> StageRow:
-        """Give the stage as the tree shows it."""
+        """Return the stage as the tree shows it."""
         state: State = "running" if running == str(Decompose()) else "clean" if self.result is not None else "not-run"
         step: StepRow = {"id": STEP.id, "title": STEP.label, "state": state, "count": 0}
         return {"id": IMPROVE.id, "title": IMPROVE.title, "state": state, "steps": [step]}

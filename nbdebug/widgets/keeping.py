@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdebug.decision_tree import stages
-from nbdebug.registry import Registry
-from nbdebug.session import Session
-from nbdebug.twin import Twin
+from nbdebug.core.registry import Registry
+from nbdebug.engine.decision_tree import stages
+from nbdebug.engine.session import Session
+from nbdebug.sandbox import Sandbox
 
 __all__ = ["cell_id", "hand_over"]
 
@@ -15,7 +15,7 @@ DATA = ("loader", "val_loader", "test_loader", "class_names", "sweep_samples", "
 
 
 def hand_over(old: Session, new: Session, changed: set[str]) -> set[str]:
-    """Give the new session what still holds, and the ids of the checks whose results are out of date."""
+    """Return the new session what still holds, and the ids of the checks whose results are out of date."""
     new.journal.symptom = old.journal.symptom
     for question, value in old.journal.answers.items():
         new.journal.answer(question, value)
@@ -32,7 +32,7 @@ def hand_over(old: Session, new: Session, changed: set[str]) -> set[str]:
 
 
 def _about_data_only(known: Registry) -> set[str]:
-    """Give the checks of the first stage whose evidence is gathered without the model."""
+    """Return the checks of the first stage whose evidence is gathered without the model."""
     first = stages(known)[0]
     return {check for check in first.checks if not _needs_model(known, known.checks[check].needs)}
 
@@ -40,7 +40,7 @@ def _about_data_only(known: Registry) -> set[str]:
 def _needs_model(known: Registry, needs: dict[str, Any]) -> bool:
     for need in needs.values():
         probe = known.probes.get(need.kind)
-        if need.kind is Twin or (probe is not None and _needs_model(known, probe.needs)):
+        if need.kind is Sandbox or (probe is not None and _needs_model(known, probe.needs)):
             return True
     return False
 

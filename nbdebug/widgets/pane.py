@@ -8,15 +8,15 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from nbdebug.arbitration import Experiment, planned
-from nbdebug.decision_tree import Next, Step, next_step, questions, stages, tree_order
-from nbdebug.finding import Finding, Result
+from nbdebug.core.finding import Finding, Result
+from nbdebug.core.text import plural
+from nbdebug.engine.decision_tree import Next, Step, next_step, questions, stages, tree_order
+from nbdebug.engine.root_cause import Experiment, planned
+from nbdebug.engine.session import Session
 from nbdebug.report.page import part_fragment, result_fragments
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import plural
-from nbdebug.session import Session
-from nbdebug.widgets.face import Face, Trial, heading, prose
 from nbdebug.widgets.improving import Decompose, Improving
+from nbdebug.widgets.layout import Face, Trial, heading, prose
 from nbdebug.widgets.panels import Changed, questions_panel, thresholds_panel
 from nbdebug.widgets.result import RESULT, whole_report
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from nbdebug.decision_tree import Question, checked_answer, follow_of
+from nbdebug.core.registry import CheckSpec
+from nbdebug.engine.decision_tree import Question, checked_answer, follow_of
 from nbdebug.errors import BadInput
-from nbdebug.registry import CheckSpec
-from nbdebug.widgets.face import prose
+from nbdebug.widgets.layout import prose
 
 __all__ = ["Answered", "Changed", "questions_panel", "thresholds_panel"]
 
@@ -20,7 +20,7 @@ Changed = Callable[[str, str, Any], None]
 
 
 def _wide(**more: str) -> widgets.Layout:
-    """Give a layout that takes the width there is and wraps."""
+    """Return a layout that takes the width there is and wraps."""
     return widgets.Layout(width="100%", **more)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nbdebug.decision_tree import tree_order
-from nbdebug.diagnosis import report_of
+from nbdebug.engine.decision_tree import tree_order
+from nbdebug.engine.diagnosis import report_of
+from nbdebug.engine.session import Session
 from nbdebug.report import Report
 from nbdebug.report.page import as_fragment
-from nbdebug.session import Session
 
 __all__ = ["RESULT", "static_forms", "whole_report"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nbdebug.arbitration import Experiment, tell_apart
-from nbdebug.control import CANCELLED
-from nbdebug.decision_tree import tree_order
-from nbdebug.finding import Finding
-from nbdebug.session import Session
+from nbdebug.core.control import CANCELLED
+from nbdebug.core.finding import Finding
+from nbdebug.engine.decision_tree import tree_order
+from nbdebug.engine.root_cause import Experiment, tell_apart
+from nbdebug.engine.session import Session
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 

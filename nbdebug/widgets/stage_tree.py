@@ -13,7 +13,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from nbdebug.decision_tree.states import ICONS, WORDS, State
+from nbdebug.engine.decision_tree.states import ICONS, WORDS, State
 from nbdebug.widgets import bundle
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nbdebug.decision_tree import Stage
-from nbdebug.decision_tree.states import alarms_in, state_of
-from nbdebug.finding import Result
+from nbdebug.core.finding import Result
+from nbdebug.engine.decision_tree import Stage
+from nbdebug.engine.decision_tree.states import alarms_in, state_of
 from nbdebug.widgets.stage_tree import Stage as StageRow
 from nbdebug.widgets.stage_tree import Step as StepRow
 
@@ -16,7 +16,7 @@ __all__ = ["stage_rows"]
 def stage_rows(
     tree: Sequence[Stage], results: Mapping[str, Result], running: str = "", stale: set[str] | None = None
 ) -> list[StageRow]:
-    """Give one row for each stage with its steps, each with its state and the number of its alarms."""
+    """Return one row for each stage with its steps, each with its state and the number of its alarms."""
     rows: list[StageRow] = []
     for stage in tree:
         steps: list[StepRow] = [

@@ -8,20 +8,20 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from nbdebug.arbitration import arbitrate
-from nbdebug.control import Control
-from nbdebug.decision_tree import checks_for, stages, tree_order
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding, Result
+from nbdebug.core.journal import Event
+from nbdebug.engine.decision_tree import checks_for, stages, tree_order
+from nbdebug.engine.root_cause import arbitrate
+from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
-from nbdebug.finding import Finding, Result
-from nbdebug.journal import Event
 from nbdebug.report import Report
-from nbdebug.session import Session
-from nbdebug.show.output import Output, live_forms
-from nbdebug.subject import Subject
+from nbdebug.setup import Setup
+from nbdebug.views.output import Output, live_forms
 from nbdebug.widgets.bounds import Bounds
-from nbdebug.widgets.face import Face
 from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
+from nbdebug.widgets.layout import Face
 from nbdebug.widgets.pane import Pane
 from nbdebug.widgets.result import RESULT, static_forms, whole_report
 from nbdebug.widgets.runner import Runner, Trial
@@ -55,7 +55,7 @@ class Wizard:
 
     def __init__(self, **arguments: Any) -> None:
         self._bounds, self._arguments = Bounds.out_of(arguments), arguments
-        self.session = self._bounds.session(Subject(**arguments))
+        self.session = self._bounds.session(Setup(**arguments))
         self._told = self._begun = 0.0
         self._running = ""
         self._stale: set[str] = set()
@@ -91,7 +91,7 @@ class Wizard:
         Results about data that is the same are kept; the others are marked as out of date.
         """
         arguments = {**self._arguments, **changes}
-        session = Session(Subject(**arguments), control=Control())  # refused before anything is given up
+        session = Session(Setup(**arguments), control=Control())  # refused before anything is given up
         old, self._arguments = self.session, arguments
         self._hush()
         self._stale.update(hand_over(old, session, set(changes)))
@@ -118,10 +118,8 @@ class Wizard:
         self.face.close()
 
     def __repr__(self) -> str:
-        """Give what a terminal shows in place of the cell."""
-        return (
-            f"<nbdebug wizard on {type(self.session.subject.model).__name__}; call .run() where no widgets are shown>"
-        )
+        """Return what a terminal shows in place of the cell."""
+        return f"<nbdebug wizard on {type(self.session.setup.model).__name__}; call .run() where no widgets are shown>"
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return live_forms(self.view, repr(self), **options)
@@ -171,7 +169,7 @@ class Wizard:
             self.face.say(f"{type(error).__name__}: {error}")
 
     def _every_check(self) -> list[str]:
-        """Give every check in the order for the symptom."""
+        """Return every check in the order for the symptom."""
         return checks_for(self.session.journal.symptom, self.session.registry)
 
     def _rows(self) -> Any:

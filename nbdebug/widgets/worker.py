@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from nbdebug.control import Control
+from nbdebug.core.control import Control
 from nbdebug.errors import Cancelled, NbdebugError
 
 __all__ = ["Worker"]
@@ -155,7 +155,7 @@ class Worker(Generic[Job]):
 
 
 def _shell() -> Any:
-    """Give the IPython shell that runs cells, or None in a script."""
+    """Return the IPython shell that runs cells, or None in a script."""
     import sys
 
     if "IPython" not in sys.modules:

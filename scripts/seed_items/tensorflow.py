@@ -6,7 +6,7 @@ TENSORFLOW = (
     ("T3", "Stop under a condition and evaluate expressions", "nbdebug.tap"),
     ("T4", "NaN in loss and variables: why?", "symptom:loss-is-nan check:non-finite-forward check:non-finite-backward"),
     ("T5", "Fetch any value without holding a reference to it", "nbdebug.tap"),
-    ("T6", "Run a part of the computation alone, without side effects", "nbdebug.tap nbdebug.Twin"),
+    ("T6", "Run a part of the computation alone, without side effects", "nbdebug.tap nbdebug.Copy"),
     ("T7", "See the inner values of the very batch that went wrong", "nbdebug.watch nbdebug.tap"),
     ("T8", "Histograms of activations, and the share of zeros", "nbdebug.show_activations check:dead-units"),
     ("T9", "Curves of training and validation loss and accuracy", "nbdebug.watch"),
@@ -27,7 +27,7 @@ TENSORFLOW = (
     ("T24", "Log: settings, losses, rate, time", "nbdebug.watch nbdebug.Report"),
     ("T25", "Fail fast, with proper exceptions", "nbdebug.BadInput nbdebug.tap"),
     ("T26", "Do not repeat yourself; test small modules", "question:read-again question:own-code"),
-    ("T27", "Assert shapes", "nbdebug.tap check:target-shape-mismatch check:forward-fails"),
+    ("T27", "Assert shapes", "nbdebug.tap check:incompatible-target-shape check:forward-fails"),
     ("T28", "Debugging aids must be easy to turn off", "nbdebug.tap nbdebug.watch"),
     (
         "T29",

@@ -125,7 +125,7 @@ class Server:
             config.unlink()
 
     def settings(self, plugin: str) -> dict[str, Any]:
-        """Give what a plugin's settings are now, with its defaults."""
+        """Return what a plugin's settings are now, with its defaults."""
         found: dict[str, Any] = json.loads(self._ask(f"lab/api/settings/{plugin}"))
         return dict(found["settings"])
 

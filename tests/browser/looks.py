@@ -32,12 +32,12 @@ UNSCOPED = """() => {
 
 
 def style(found: Locator, name: str) -> str:
-    """Give one computed style of the first such element."""
+    """Return one computed style of the first such element."""
     return str(found.first.evaluate("(node, name) => getComputedStyle(node)[name]", name))
 
 
 def boxes(found: Locator) -> list[dict[str, float]]:
-    """Give where these elements are."""
+    """Return where these elements are."""
     places: list[dict[str, float]] = found.evaluate_all("all => all.map(each => each.getBoundingClientRect().toJSON())")
     return places
 
@@ -50,6 +50,6 @@ def themed(notebook: Notebook, theme: Theme) -> None:
 
 
 def brightness(color: str) -> float:
-    """Give how bright a color is, from 0 to 255."""
+    """Return how bright a color is, from 0 to 255."""
     red, green, blue = (float(part) for part in re.findall(r"[\d.]+", color)[:3])
     return 0.3 * red + 0.59 * green + 0.11 * blue

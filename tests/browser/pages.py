@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from nbdebug.decision_tree import TREE
+from nbdebug.engine.decision_tree import TREE
 from tests.browser.jupyter import EXTENSION, Front, Notebook, Server
 
 

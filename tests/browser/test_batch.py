@@ -39,7 +39,7 @@ def opened(notebook: Notebook, name: str) -> Locator:
 
 
 def losses(view: Locator) -> list[float]:
-    """Give the losses of the cards in their order."""
+    """Return the losses of the cards in their order."""
     texts = view.locator("[data-place]").evaluate_all(
         "all => all.map(each => Number(each.textContent.match(/loss ([0-9.]+)/)[1]))"
     )
@@ -85,7 +85,7 @@ def test_sort_filter_next_and_one_sample(notebook: Notebook) -> None:
 
 
 def test_it_fits_400_pixels_in_the_dark(notebook: Notebook) -> None:
-    """Nothing is cut off on a narrow page, and the theme's colours are taken."""
+    """Nothing is cut off on a narrow page, and the theme's colors are taken."""
     theme: Theme = "JupyterLab Dark"
     notebook.server.set_theme(theme)
     view = opened(notebook, "batch-dark")

@@ -131,7 +131,7 @@ def train(notebook: Notebook) -> list[int]:
 
 
 def shown(notebook: Notebook, name: str) -> Locator:
-    """Give a view, on the page."""
+    """Return a view, on the page."""
     notebook.scroll_to(CELL[name])
     root = {"wizard": ".nbdebug-stage-tree", "report": ".nbdebug-report"}.get(name, ".nbdebug-view")
     return notebook.output(CELL[name]).locator(root).first
@@ -154,7 +154,8 @@ def test_the_wizard_among_the_others(notebook: Notebook, run: Run) -> None:
     assert rows and all(around["width"] * 0.7 < row["width"] <= around["width"] for row in rows)
     pane = notebook.output(CELL["wizard"]).get_by_role("button", name="Run everything")
     assert boxes(pane)[0]["left"] >= around["right"]
-    # Here is the place for what the headline of the pane says after everything ran.
+    headline = notebook.output(CELL["wizard"]).locator("h1").first  # of the whole run, on a sound model
+    expect(headline).to_contain_text(re.compile(r"No problems found: \d+ checks passed"), timeout=PATIENCE)
 
 
 def test_every_view_looks_as_if_it_were_alone(notebook: Notebook, run: Run) -> None:

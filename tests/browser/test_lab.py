@@ -142,7 +142,7 @@ STOP_COUNTED = """async () => {
   const commands = window.jupyterapp.commands.listCommands().filter((id) => id.startsWith('nbdebug:'));
   return { connected: window.connected.length, left: left.map(({ slot }) => String(slot)), commands };
 }"""
-HEARD = "from nbdebug import announcing\nprint(nbdebug.lab.channel.is_heard(), len(announcing._listeners))"
+HEARD = "from nbdebug import announcing\nprint(nbdebug.integrations.lab.channel.is_heard(), len(announcing._listeners))"
 
 
 def test_nothing_stays_when_it_is_switched_off(notebook: Notebook) -> None:

@@ -203,7 +203,7 @@ def test_search_leaves_what_matches(sheet: Page, tmp_path: Path) -> None:
 
 def test_a_symptom_is_found_within_its_cause(sheet: Page, tmp_path: Path) -> None:
     sheet.goto(small().save(tmp_path / "x.html").as_uri())
-    sheet.fill("#nbd-query", "batch-not-memorised")
+    sheet.fill("#nbd-query", "cannot-overfit-batch")
     assert sheet.locator("#cause .nbd-card").is_visible()
     assert sheet.locator(".nbd-symptom:visible").count() == 1
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
 from tests.browser.jupyter import Notebook, Server
 from tests.browser.pages import complain, new_page
 

@@ -89,17 +89,17 @@ def test_text_has_contrast(notebook: Notebook, theme: Theme) -> None:
 
 # The least contrast (WCAG) of any text of the tree with the first painted background behind it.
 CONTRAST = """tree => {
-  const rgb = colour => colour.match(/[\\d.]+/g).map(Number);
-  const light = colour => rgb(colour).slice(0, 3)
+  const rgb = color => color.match(/[\\d.]+/g).map(Number);
+  const light = color => rgb(color).slice(0, 3)
     .map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
   const ground = node => {
-    const colour = getComputedStyle(node).backgroundColor;
-    return (rgb(colour)[3] ?? 1) > 0.5 ? colour : ground(node.parentElement);
+    const color = getComputedStyle(node).backgroundColor;
+    return (rgb(color)[3] ?? 1) > 0.5 ? color : ground(node.parentElement);
   };
   return [...tree.querySelectorAll('span')].map(span => {
     const [text, back] = [getComputedStyle(span).color, ground(span)];
     const [low, high] = [light(text), light(back)].sort((a, b) => a - b);
-    return { text: span.textContent, colour: text, back, ratio: (high + 0.05) / (low + 0.05) };
+    return { text: span.textContent, color: text, back, ratio: (high + 0.05) / (low + 0.05) };
   }).sort((a, b) => a.ratio - b.ratio)[0];
 }"""

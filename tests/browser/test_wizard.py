@@ -38,7 +38,7 @@ PAUSED = "time.sleep(4); print('slept')"
 WIZARD = "wizard = nbdebug.wizard(model, loader, nn.CrossEntropyLoss(), class_names=names)\nwizard"
 SLOW = "wizard = nbdebug.wizard(nn.Sequential(nn.Linear(64, 10), Slow()), loader, nn.CrossEntropyLoss())\nwizard"
 CELLS = [SETUP, SAME, PAUSED, WIZARD, WIZARD, WIZARD, SLOW, WIZARD, WIZARD]
-LOSS, WEIGHTS, ONE_BATCH = step_named("loss-reads-outputs"), step_named("first-weights"), step_named("memorise")
+LOSS, WEIGHTS, ONE_BATCH = step_named("loss-reads-outputs"), step_named("first-weights"), step_named("memorize")
 LAST = len(CELLS) - 1
 pytestmark = pytest.mark.timeout(400)
 
@@ -177,7 +177,7 @@ def test_a_click_during_a_cell_waits(notebook: Notebook) -> None:
 
 
 def test_every_stage_in_the_dark_then_a_fix_and_a_report(notebook: Notebook) -> None:
-    """Each stage runs by itself; a fix is tried on a copy; the report has its verdict; the theme's colours hold."""
+    """Each stage runs by itself; a fix is tried on a copy; the report has its verdict; the theme's colors hold."""
     notebook.page.evaluate(
         "() => window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })"
     )

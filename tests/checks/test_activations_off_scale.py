@@ -1,4 +1,4 @@
-"""Patients whose signal does not survive the way through the layers."""
+"""Failing examples whose signal does not survive the way through the layers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import nn
 
 import nbdebug
 from tests.checks.test_vanishing_gradients import deep, setup
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
 def tiny(weight: torch.Tensor) -> None:
     """Draw weights far too small."""
-    nn.init.normal_(weight, std=0.01)  # cured: nn.init.kaiming_normal_(weight)
+    nn.init.normal_(weight, std=0.01)  # fixed: nn.init.kaiming_normal_(weight)
 
 
 def huge(weight: torch.Tensor) -> None:
@@ -22,19 +22,19 @@ def huge(weight: torch.Tensor) -> None:
     nn.init.normal_(weight, std=0.8)
 
 
-@patient("activations-off-scale", where="0")
+@failing_example("activations-off-scale", where="0")
 def signal_dies() -> dict[str, Any]:
     """Ten layers with weights of 0.01."""
     return setup(deep(10, nn.ReLU, tiny))
 
 
-@patient("activations-off-scale", where="0")
+@failing_example("activations-off-scale", where="0")
 def signal_bursts() -> dict[str, Any]:
     """Eight layers with weights of 0.8."""
     return setup(deep(8, nn.ReLU, huge))
 
 
-@patient("activations-off-scale", where="1")
+@failing_example("activations-off-scale", where="1")
 def convolutions_fade() -> dict[str, Any]:
     """Convolutions that lose most of the signal each."""
     parts: list[nn.Module] = [nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3, padding=1), nn.Tanh()]

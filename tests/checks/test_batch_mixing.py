@@ -1,4 +1,4 @@
-"""Patients whose samples talk to each other."""
+"""Failing examples whose samples talk to each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -27,8 +27,8 @@ class ViewedWrong(nn.Module):
         return self.last(hidden.t().contiguous().view(len(x), -1))
 
 
-class CentredOverBatch(nn.Module):
-    """A normalisation by hand that takes the mean over the samples."""
+class CenteredOverBatch(nn.Module):
+    """A normalization by hand that takes the mean over the samples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,19 +38,19 @@ class CentredOverBatch(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Subtract what the batch has in common."""
         hidden = self.body(x)
-        return self.last(hidden - hidden.mean(0))  # cured: return self.last(hidden - hidden.mean(1, keepdim=True))
+        return self.last(hidden - hidden.mean(0))  # fixed: return self.last(hidden - hidden.mean(1, keepdim=True))
 
 
-@patient("batch-mixing", where="last")
+@failing_example("batch-mixing", where="last")
 def viewed_wrong() -> dict[str, Any]:
     """The last layer is the first to see mixed samples."""
     return {"model": ViewedWrong(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("batch-mixing", where="last")
-def centred_over_batch() -> dict[str, Any]:
+@failing_example("batch-mixing", where="last")
+def centered_over_batch() -> dict[str, Any]:
     """The mean over dimension 0 mixes all samples."""
-    return {"model": CentredOverBatch(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
+    return {"model": CenteredOverBatch(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
 class TimeTakenForSamples(nn.Module):
@@ -65,7 +65,7 @@ class TimeTakenForSamples(nn.Module):
         return self.head(self.recurrent(x.view(-1, 8, 8))[0][:, -1])
 
 
-@patient("batch-mixing", where="recurrent")
+@failing_example("batch-mixing", where="recurrent")
 def batch_first_forgotten() -> dict[str, Any]:
     """Every sample sees the samples before it."""
     return {"model": TimeTakenForSamples(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
@@ -79,7 +79,7 @@ class Attends(nn.Module):
         return torch.softmax(x @ x.t(), 0) @ x
 
 
-@patient("batch-mixing", where="1")
+@failing_example("batch-mixing", where="1")
 def hidden_behind_a_zero() -> dict[str, Any]:
     """The head begins at zero, so the outputs show nothing yet."""
     model = nn.Sequential(nn.Linear(64, 16), Attends(), nn.Linear(16, 10))
@@ -133,8 +133,8 @@ def test_nodes_of_a_graph_may_talk() -> None:
             super().__init__()
             self.layer = nn.Linear(5, 3)
 
-        def forward(self, x: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
-            return self.layer(neighbours @ x)
+        def forward(self, x: torch.Tensor, neighbors: torch.Tensor) -> torch.Tensor:
+            return self.layer(neighbors @ x)
 
     nodes = (torch.rand(40, 5), torch.rand(40, 40), torch.randint(0, 3, (40,)))
     assert result(model=Graph(), loader=[nodes], loss_fn=nn.CrossEntropyLoss()).status == "skipped"
@@ -149,12 +149,12 @@ def test_statistics_of_the_batch_on_purpose_are_a_note() -> None:
 def test_scripted_models_are_judged_by_their_outputs() -> None:
     good = torch.jit.script(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
     assert result(model=good, loader=digits(), loss_fn=nn.CrossEntropyLoss()).status == "clean"
-    bad = torch.jit.script(CentredOverBatch())
+    bad = torch.jit.script(CenteredOverBatch())
     assert result(model=bad, loader=digits(), loss_fn=nn.CrossEntropyLoss()).findings[0].where == "model"
 
 
 def test_batchnorm_is_no_mixing() -> None:
-    """Batch normalisation mixes in training mode only, which is its purpose."""
+    """Batch normalization mixes in training mode only, which is its purpose."""
     model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
     report = nbdebug.diagnose(model, digits(), nn.CrossEntropyLoss(), checks=["batch-mixing"], progress=False)
     assert report.result("batch-mixing").status == "clean"

@@ -1,4 +1,4 @@
-"""Patients whose batch normalisation cannot work."""
+"""Failing examples whose batch normalization cannot work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 CHECK = "batchnorm-misused"
@@ -19,7 +19,7 @@ IMAGES = torch.tensor(PIXELS, dtype=torch.float32).view(-1, 1, 8, 8) / 16
 
 
 def network(**options: Any) -> nn.Sequential:
-    """A network with one batch normalisation."""
+    """A network with one batch normalization."""
     return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32, **options), nn.ReLU(), nn.Linear(32, 10))
 
 
@@ -28,26 +28,26 @@ def on_digits(model: nn.Module, loader: Any = None) -> dict[str, Any]:
     return {"model": model, "loader": loader or digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def momentum_zero() -> dict[str, Any]:
     """Statistics that never move."""
-    return on_digits(network(momentum=0.0))  # cured: return on_digits(network())
+    return on_digits(network(momentum=0.0))  # fixed: return on_digits(network())
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def momentum_as_in_keras() -> dict[str, Any]:
     """The weight of the old statistics given where that of the new ones is due."""
     return on_digits(network(momentum=0.99))
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def one_image_at_a_time() -> dict[str, Any]:
     """Convolutions with batches of one image."""
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     return on_digits(model, DataLoader(TensorDataset(IMAGES, torch.tensor(LABELS)), 1, shuffle=True))
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def one_sample_left_over() -> dict[str, Any]:
     """The last batch of each epoch holds a single sample."""
     rows = TensorDataset(IMAGES[:641].flatten(1), torch.tensor(LABELS[:641]))
@@ -55,7 +55,7 @@ def one_sample_left_over() -> dict[str, Any]:
 
 
 class FrozenTooEarly(nn.Module):
-    """A model whose normalisation is put to eval mode before it has seen any data."""
+    """A model whose normalization is put to eval mode before it has seen any data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class FrozenTooEarly(nn.Module):
         self.train()
 
     def train(self, mode: bool = True) -> FrozenTooEarly:
-        """Keep the normalisation frozen, as for fine-tuning."""
+        """Keep the normalization frozen, as for fine-tuning."""
         super().train(mode)
         self.body[1].eval()
         return self
@@ -73,7 +73,7 @@ class FrozenTooEarly(nn.Module):
         return self.body(x * 16)
 
 
-@patient(CHECK, where="body.1")
+@failing_example(CHECK, where="body.1")
 def frozen_from_scratch() -> dict[str, Any]:
     """Frozen statistics of 0 and 1."""
     return on_digits(FrozenTooEarly())
@@ -99,7 +99,7 @@ def test_frozen_for_fine_tuning_is_clean() -> None:
     assert not report(on_digits(model)).alarms
 
 
-def test_no_normalisation_is_skipped() -> None:
+def test_no_normalization_is_skipped() -> None:
     model = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32), nn.Linear(32, 10))
     assert report(on_digits(model)).result(CHECK).status == "skipped"
 

@@ -1,4 +1,4 @@
-"""Patients that squeeze everything through a straw."""
+"""Failing examples that squeeze everything through a straw."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -18,14 +18,14 @@ def setup(model: nn.Module, **more: Any) -> dict[str, Any]:
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), **more}
 
 
-@patient("bottleneck-too-narrow", where="2")
+@failing_example("bottleneck-too-narrow", where="2")
 def one_number_for_ten_classes() -> dict[str, Any]:
     """A hidden layer of one unit."""
     return setup(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1), nn.ReLU(), nn.Linear(1, 10)))
-    # cured: return setup(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10)))
+    # fixed: return setup(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10)))
 
 
-@patient("bottleneck-too-narrow", where="4")
+@failing_example("bottleneck-too-narrow", where="4")
 def convolutions_into_one_number() -> dict[str, Any]:
     """A convolutional network whose pooled features become one number."""
     model = nn.Sequential(
@@ -35,7 +35,7 @@ def convolutions_into_one_number() -> dict[str, Any]:
     return setup(model)
 
 
-@patient("bottleneck-too-narrow", where="2")
+@failing_example("bottleneck-too-narrow", where="2")
 def two_numbers_for_eight_values() -> dict[str, Any]:
     """Regression of eight independent values through two."""
     rows = torch.randn(256, 16)

@@ -1,4 +1,4 @@
-"""Patients that see the token they must predict."""
+"""Failing examples that see the token they must predict."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import chain_tokens, split
 from tests.zoo.sequences import RecurrentLanguageModel, Tagger, TinyGpt, next_token_loss
 
 
 def language() -> Any:
-    """Give inputs, and the same one step later."""
+    """Return inputs, and the same one step later."""
     tokens = chain_tokens()
     return split(tokens[:, :-1], tokens[:, 1:], batch_size=32)[0]
 
@@ -30,13 +30,13 @@ class NoMask(TinyGpt):
         return self.head(self.norms[2](hidden + self.mlp(self.norms[1](hidden))))
 
 
-@patient("causal-leak", where="attention")
+@failing_example("causal-leak", where="attention")
 def mask_forgotten() -> dict[str, Any]:
     """Attention sees the whole sequence."""
     return {"model": NoMask(), "loader": language(), "loss_fn": next_token_loss}
 
 
-@patient("causal-leak", where="recurrent")
+@failing_example("causal-leak", where="recurrent")
 def both_directions() -> dict[str, Any]:
     """A recurrent network that also reads backwards."""
     model = Tagger()
@@ -44,7 +44,7 @@ def both_directions() -> dict[str, Any]:
     return {"model": model, "loader": language(), "loss_fn": next_token_loss}
 
 
-class Centred(nn.Module):
+class Centered(nn.Module):
     """A convolution that looks one step ahead."""
 
     def __init__(self) -> None:
@@ -52,22 +52,22 @@ class Centred(nn.Module):
         self.words, self.window, self.head = nn.Embedding(12, 16), nn.Conv1d(16, 24, 3, padding=1), nn.Linear(24, 12)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Give the classes in dimension 1."""
+        """Return the classes in dimension 1."""
         return self.head(self.window(self.words(tokens).transpose(1, 2)).relu().transpose(1, 2)).transpose(1, 2)
 
 
-@patient("causal-leak", where="window")
+@failing_example("causal-leak", where="window")
 def padded_on_both_sides() -> dict[str, Any]:
     """The window reaches into the future."""
-    return {"model": Centred(), "loader": language(), "loss_fn": nn.CrossEntropyLoss()}
+    return {"model": Centered(), "loader": language(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("causal-leak", where="batch[0]")
+@failing_example("causal-leak", where="batch[0]")
 def targets_not_shifted() -> dict[str, Any]:
     """The token to be predicted is the token that is given."""
     tokens = chain_tokens()[:, :15]
     loader = split(tokens, tokens.clone(), batch_size=32)[0]
-    # cured: loader = split(tokens[:, :-1], tokens[:, 1:], batch_size=32)[0]
+    # fixed: loader = split(tokens[:, :-1], tokens[:, 1:], batch_size=32)[0]
     return {"model": TinyGpt(), "loader": loader, "loss_fn": next_token_loss}
 
 

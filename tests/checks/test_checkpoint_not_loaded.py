@@ -1,4 +1,4 @@
-"""Patients whose weights never came from the checkpoint."""
+"""Failing examples whose weights never came from the checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 CHECK = "checkpoint-not-loaded"
@@ -27,15 +27,15 @@ def setup(model: nn.Module, checkpoint: Any) -> dict[str, Any]:
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "checkpoint": checkpoint}
 
 
-@patient(CHECK, where="0.weight")
+@failing_example(CHECK, where="0.weight")
 def never_loaded() -> dict[str, Any]:
     """The state dict was read and then forgotten."""
     return setup(network(), network().state_dict())
-    # cured: model = network()
-    # cured: return setup(model, model.state_dict())
+    # fixed: model = network()
+    # fixed: return setup(model, model.state_dict())
 
 
-@patient(CHECK, where="0.weight")
+@failing_example(CHECK, where="0.weight")
 def saved_from_a_wrapper() -> dict[str, Any]:
     """Names begin with `module.`, and strict=False says nothing."""
     saved = {"epoch": 3, "state_dict": {f"module.{name}": t for name, t in network().state_dict().items()}}
@@ -44,7 +44,7 @@ def saved_from_a_wrapper() -> dict[str, Any]:
     return setup(model, saved)
 
 
-@patient(CHECK, where="3.weight")
+@failing_example(CHECK, where="3.weight")
 def one_layer_left_out() -> dict[str, Any]:
     """One layer was not loaded."""
     saved, model = network().state_dict(), network()

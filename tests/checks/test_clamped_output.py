@@ -1,4 +1,4 @@
-"""Patients whose last activation cannot reach the targets."""
+"""Failing examples whose last activation cannot reach the targets."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, seeded, split
 
 CHECK = "clamped-output"
 
 
 def net(*last: nn.Module, inputs: int = 64, outputs: int = 10) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs), *last)
 
 
 def numbers(factor: float = 1.0) -> Any:
-    """Give rows with a target on both sides of zero."""
+    """Return rows with a target on both sides of zero."""
     rows = torch.randn(512, 8, generator=seeded())
     return split(rows, factor * (rows[:, :1] - rows[:, 1:2]))[0]
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def relu_before_negative_numbers() -> dict[str, Any]:
     """Half of the targets are below zero."""
     return {"model": net(nn.ReLU(), inputs=8, outputs=1), "loader": numbers(), "loss_fn": nn.MSELoss()}
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def tanh_before_large_numbers() -> dict[str, Any]:
     """The targets go to ±20, the outputs to ±1."""
     return {"model": net(nn.Tanh(), inputs=8, outputs=1), "loader": numbers(5.0), "loss_fn": nn.L1Loss()}
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def sigmoid_before_cross_entropy() -> dict[str, Any]:
     """Ten scores between 0 and 1."""
     return {"model": net(nn.Sigmoid()), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
-    # cured: return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
+    # fixed: return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def relu_before_cross_entropy() -> dict[str, Any]:
     """Half of the scores start at zero without a gradient."""
     return {"model": net(nn.ReLU()), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def tanh_before_bce_with_logits() -> dict[str, Any]:
     """The most certain answer is sigmoid(1)."""
     return {
@@ -61,7 +61,7 @@ def tanh_before_bce_with_logits() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def relu_before_bce_with_logits() -> dict[str, Any]:
     """A sigmoid of what is never negative never says no."""
     return {
@@ -71,7 +71,7 @@ def relu_before_bce_with_logits() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def hard_bounds_before_cross_entropy() -> dict[str, Any]:
     """At first no score is near the bounds, so the activation does not show in the outputs."""
     return {"model": net(nn.Hardtanh()), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
@@ -90,7 +90,7 @@ class Cosine(nn.Module):
         return normal(x) @ normal(self.classes).t() / self.temperature
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def cosines_without_temperature() -> dict[str, Any]:
     """Cosines between -1 and 1 are no logits."""
     return {"model": Cosine(1.0), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}

@@ -1,4 +1,4 @@
-"""Patients with classes that hardly occur."""
+"""Failing examples with classes that hardly occur."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.losses import focal, rare_eights
 from tests.zoo.samples import digit_rows, wine
 
@@ -25,24 +25,24 @@ def setup(loss_fn: Any, outputs: int = 2, as_column: bool = False, **options: An
     return {"model": model(outputs), "loader": loader, "loss_fn": loss_fn}
 
 
-@patient("class-imbalance", where="batch[1]")
+@failing_example("class-imbalance", where="batch[1]")
 def rare_class_and_cross_entropy() -> dict[str, Any]:
     """50 against 1,623."""
     return setup(nn.CrossEntropyLoss())
 
 
-@patient("class-imbalance", where="batch[1]")
+@failing_example("class-imbalance", where="batch[1]")
 def rare_class_and_binary_cross_entropy() -> dict[str, Any]:
     """The same with one output."""
     return setup(nn.BCEWithLogitsLoss(), 1, as_column=True)
 
 
-@patient("class-imbalance", where="batch[1]")
+@failing_example("class-imbalance", where="batch[1]")
 def one_rare_class_of_ten() -> dict[str, Any]:
     """Ten classes, one of which has four samples."""
     rows, labels = digit_rows()
     keep = torch.cat([(labels != 3).nonzero().flatten(), (labels == 3).nonzero().flatten()[:4]])
-    # cured: keep = torch.arange(len(labels))
+    # fixed: keep = torch.arange(len(labels))
     loader = DataLoader(TensorDataset(rows[keep], labels[keep]), 64, shuffle=True)
     return {"model": model(10), "loader": loader, "loss_fn": nn.CrossEntropyLoss(label_smoothing=0.1)}
 

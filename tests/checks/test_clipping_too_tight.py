@@ -10,17 +10,17 @@ from torch import nn
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
-@patient("clipping-too-tight", where="train_step")
+@failing_example("clipping-too-tight", where="train_step")
 def norm_clipped_to_nothing() -> dict[str, Any]:
     """The norm is cut to a millionth."""
     return loops.setup(loops.clipped(1e-6), 0.1, torch.optim.SGD)
-    # cured: return loops.setup(loops.clipped(1.0), 0.1, torch.optim.SGD)
+    # fixed: return loops.setup(loops.clipped(1.0), 0.1, torch.optim.SGD)
 
 
-@patient("clipping-too-tight", where="train_step")
+@failing_example("clipping-too-tight", where="train_step")
 def values_clipped_to_nothing() -> dict[str, Any]:
     """Every element is cut to a ten-millionth."""
 

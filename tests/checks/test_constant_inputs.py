@@ -1,4 +1,4 @@
-"""Patients whose inputs say nothing."""
+"""Failing examples whose inputs say nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_images, digit_rows
 
 
@@ -22,11 +22,11 @@ def setup(*columns: torch.Tensor) -> dict[str, Any]:
     return {"model": network(), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("constant-inputs", where="batch[0]")
+@failing_example("constant-inputs", where="batch[0]")
 def never_filled_buffer() -> dict[str, Any]:
     """The array was made with zeros, and nothing was written into it."""
     images, labels = digit_images()
-    return setup(torch.zeros_like(images), labels)  # cured: return setup(images, labels)
+    return setup(torch.zeros_like(images), labels)  # fixed: return setup(images, labels)
 
 
 class IndexForgotten(Dataset[Any]):
@@ -42,13 +42,13 @@ class IndexForgotten(Dataset[Any]):
         return self.rows[0], self.labels[index]
 
 
-@patient("constant-inputs", where="batch[0]")
+@failing_example("constant-inputs", where="batch[0]")
 def index_forgotten() -> dict[str, Any]:
     """Every sample has the inputs of the first."""
     return {"model": network(), "loader": DataLoader(IndexForgotten(), 64), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("constant-inputs", where="batch[0]")
+@failing_example("constant-inputs", where="batch[0]")
 def missing_files_read_as_black() -> dict[str, Any]:
     """A third of the pictures was not found."""
     images, labels = digit_images()

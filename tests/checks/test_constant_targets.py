@@ -1,4 +1,4 @@
-"""Patients with nothing to learn."""
+"""Failing examples with nothing to learn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import diabetes, digit_rows
 
 
@@ -21,26 +21,26 @@ def setup(inputs: torch.Tensor, targets: torch.Tensor, net: nn.Module, loss_fn: 
     return {"model": net, "loader": DataLoader(TensorDataset(inputs, targets), 32), "loss_fn": loss_fn}
 
 
-@patient("constant-targets", where="batch[1]")
+@failing_example("constant-targets", where="batch[1]")
 def one_class_left() -> dict[str, Any]:
     """A filter that left the zeros."""
     rows, labels = digit_rows()
     return setup(rows[labels == 0], labels[labels == 0], model(64, 10), nn.CrossEntropyLoss())
 
 
-@patient("constant-targets", where="batch[1]")
+@failing_example("constant-targets", where="batch[1]")
 def overwritten_column() -> dict[str, Any]:
     """A regression onto a number that is always the same."""
     rows, target = diabetes()
     return setup(rows, torch.full_like(target, 0.7), model(10, 1), nn.MSELoss())
 
 
-@patient("constant-targets", where="batch[1]")
+@failing_example("constant-targets", where="batch[1]")
 def empty_masks() -> dict[str, Any]:
     """Masks that were never drawn."""
     images = torch.rand(60, 1, 8, 8)
     return setup(images, torch.zeros(60, 8, 8).long(), nn.Conv2d(1, 2, 3, padding=1), nn.CrossEntropyLoss())
-    # cured: return setup(images, (images[:, 0] > 0.5).long(), nn.Conv2d(1, 2, 3, padding=1), nn.CrossEntropyLoss())
+    # fixed: return setup(images, (images[:, 0] > 0.5).long(), nn.Conv2d(1, 2, 3, padding=1), nn.CrossEntropyLoss())
 
 
 def severities(**setup: Any) -> list[str]:

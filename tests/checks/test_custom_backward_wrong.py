@@ -1,4 +1,4 @@
-"""Patients with a gradient that somebody derived wrongly."""
+"""Failing examples with a gradient that somebody derived wrongly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -75,13 +75,13 @@ class ForgetfulRelu(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         """Cut off what is negative."""
         return x.clamp_min(0)
-        # cured: ctx.save_for_backward(x)
-        # cured: return x.clamp_min(0)
+        # fixed: ctx.save_for_backward(x)
+        # fixed: return x.clamp_min(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         """Forget that it was cut off."""
-        return gradient  # cured: return gradient * (ctx.saved_tensors[0] > 0)
+        return gradient  # fixed: return gradient * (ctx.saved_tensors[0] > 0)
 
 
 def around(function: Any) -> dict[str, Any]:
@@ -90,19 +90,19 @@ def around(function: Any) -> dict[str, Any]:
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("custom-backward-wrong", where="1")
+@failing_example("custom-backward-wrong", where="1")
 def half_a_derivative() -> dict[str, Any]:
     """A term is missing."""
     return around(Swish)
 
 
-@patient("custom-backward-wrong", where="model")
+@failing_example("custom-backward-wrong", where="model")
 def sign_of_the_weight() -> dict[str, Any]:
     """The weight climbs instead of descending."""
     return {"model": HandMade(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("custom-backward-wrong", where="1")
+@failing_example("custom-backward-wrong", where="1")
 def mask_forgotten() -> dict[str, Any]:
     """The gradient of a rectifier without its mask."""
     return around(ForgetfulRelu)

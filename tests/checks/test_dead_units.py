@@ -1,4 +1,4 @@
-"""Patients with units that never fire."""
+"""Failing examples with units that never fire."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
 def mlp(act: type[nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Give a plain network for digits."""
+    """Return a plain network for digits."""
     return nn.Sequential(nn.Linear(64, 32), act(), nn.Linear(32, 32), act(), nn.Linear(32, 10))
 
 
@@ -37,15 +37,15 @@ class ByHand(nn.Module):
         return self.last(x.flatten(1))
 
 
-@patient("dead-units", where="0")
+@failing_example("dead-units", where="0")
 def bias_far_below() -> dict[str, Any]:
     """A bias that no input overcomes."""
     model = mlp()
-    nn.init.constant_(model[0].bias, -20.0)  # cured: nn.init.zeros_(model[0].bias)
+    nn.init.constant_(model[0].bias, -20.0)  # fixed: nn.init.zeros_(model[0].bias)
     return setup(model)
 
 
-@patient("dead-units", where="two")
+@failing_example("dead-units", where="two")
 def dead_kernels_by_hand() -> dict[str, Any]:
     """Kernels that are pushed below zero, in a forward without activation modules."""
     model = ByHand()
@@ -53,7 +53,7 @@ def dead_kernels_by_hand() -> dict[str, Any]:
     return setup(model)
 
 
-@patient("dead-units", where="2")
+@failing_example("dead-units", where="2")
 def dead_after_a_step_too_large() -> dict[str, Any]:
     """Three quarters of a layer were thrown far away."""
     model = mlp()

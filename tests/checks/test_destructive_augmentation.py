@@ -1,4 +1,4 @@
-"""Patients whose augmentation leaves nothing of the sample."""
+"""Failing examples whose augmentation leaves nothing of the sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 
 CHECK = "destructive-augmentation"
 PIXELS, DIGITS = load_digits(return_X_y=True)
@@ -43,7 +43,7 @@ def shredded(image: torch.Tensor) -> torch.Tensor:
     return image.flatten()[torch.randperm(64)].view(1, 8, 8)
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def shuffled_pixels() -> dict[str, Any]:
     """Every pixel ends somewhere else; the validation images are clean."""
     setup, order = on_images(shredded), torch.randperm(1797)
@@ -52,16 +52,16 @@ def shuffled_pixels() -> dict[str, Any]:
     return setup | {"loader": DataLoader(data, 64, shuffle=True), "val_loader": DataLoader(clean, 64)}
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def noise_on_a_table() -> dict[str, Any]:
     """Noise a hundred times as large as the columns."""
     data = Augmented(ROWS, ANSWERS, lambda row: row + 100 * torch.randn_like(row))
-    # cured: data = Augmented(ROWS, ANSWERS, lambda row: row + 0.1 * torch.randn_like(row))
+    # fixed: data = Augmented(ROWS, ANSWERS, lambda row: row + 0.1 * torch.randn_like(row))
     model = nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 2))
     return {"model": model, "loader": DataLoader(data, 32, shuffle=True)}
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def erased() -> dict[str, Any]:
     """Random erasing that takes the whole image and leaves noise."""
     return on_images(lambda image: torch.randn_like(image))

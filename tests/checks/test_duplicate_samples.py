@@ -1,4 +1,4 @@
-"""Patients that hold the same samples many times."""
+"""Failing examples that hold the same samples many times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_images, digit_rows, iris, seeded, topic_tokens
 
 
@@ -23,14 +23,14 @@ def setup(rows: torch.Tensor, labels: torch.Tensor, loss_fn: Any = None, **optio
     return {"model": model(rows[0].numel(), outputs), "loader": loader, "loss_fn": loss_fn or nn.CrossEntropyLoss()}
 
 
-@patient("duplicate-samples", where="batch[0]")
+@failing_example("duplicate-samples", where="batch[0]")
 def pictures_added_twice() -> dict[str, Any]:
     """Two folders with the same pictures."""
     images, labels = digit_images()
-    return setup(images.repeat(2, 1, 1, 1), labels.repeat(2))  # cured: return setup(images, labels)
+    return setup(images.repeat(2, 1, 1, 1), labels.repeat(2))  # fixed: return setup(images, labels)
 
 
-@patient("duplicate-samples", where="batch[0]")
+@failing_example("duplicate-samples", where="batch[0]")
 def table_joined_wrongly() -> dict[str, Any]:
     """A join that repeated many rows."""
     rows, labels = cancer()
@@ -38,7 +38,7 @@ def table_joined_wrongly() -> dict[str, Any]:
     return setup(torch.cat([rows, rows[chosen]]), torch.cat([labels, labels[chosen]]), nn.BCEWithLogitsLoss())
 
 
-@patient("duplicate-samples", where="batch[0]")
+@failing_example("duplicate-samples", where="batch[0]")
 def large_set_seen_in_part() -> dict[str, Any]:
     """Every sample of a large data set four times, of which a part is read."""
     rows = torch.randn(10_000, 12, generator=seeded())

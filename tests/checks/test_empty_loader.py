@@ -1,4 +1,4 @@
-"""Patients whose loader gives nothing."""
+"""Failing examples whose loader gives nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, SubsetRandomSampler, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
 def rows(count: int) -> TensorDataset:
@@ -22,28 +22,28 @@ def setup(loader: Any) -> dict[str, Any]:
     return {"model": nn.Linear(5, 2), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("empty-loader", where="loader")
+@failing_example("empty-loader", where="loader")
 def batch_larger_than_the_data() -> dict[str, Any]:
     """The only batch is incomplete, and dropped."""
     return setup(DataLoader(rows(40), 64, drop_last=True))
 
 
-@patient("empty-loader", where="loader")
+@failing_example("empty-loader", where="loader")
 def nothing_found() -> dict[str, Any]:
     """A filter that left nothing."""
     return setup(DataLoader(rows(0), 8))
 
 
-@patient("empty-loader", where="loader")
+@failing_example("empty-loader", where="loader")
 def sampler_without_indices() -> dict[str, Any]:
     """A split that gave the training part nothing."""
     return setup(DataLoader(rows(100), 8, sampler=SubsetRandomSampler([])))
 
 
-@patient("empty-loader", where="loader")
+@failing_example("empty-loader", where="loader")
 def no_batches() -> dict[str, Any]:
     """A list that was never filled."""
-    return setup([])  # cured: return setup([(torch.rand(16, 5), torch.arange(16) % 2)])
+    return setup([])  # fixed: return setup([(torch.rand(16, 5), torch.arange(16) % 2)])
 
 
 class Slow(Dataset[Any]):

@@ -13,13 +13,13 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import nbdebug
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
 from tests.distributed.scenes import on_two_ranks, scene
 from tests.distributed.trainings import dealt, net, one_epoch, watched
+from tests.examples import failing_recording
 from tests.zoo.samples import digit_rows
 
 
-@recorded_patient("epochs-in-one-order", where="loader")
+@failing_recording("epochs-in-one-order", where="loader")
 @on_two_ranks
 def epoch_not_told() -> dict[str, Any]:
     """A DistributedSampler without set_epoch."""
@@ -28,8 +28,8 @@ def epoch_not_told() -> dict[str, Any]:
     with nbdebug.watch(model, optimizer) as live:
         for epoch in range(3):  # noqa: B007
             one_epoch(model, optimizer, loader)
-            # cured: loader.sampler.set_epoch(epoch)
-            # cured: one_epoch(model, optimizer, loader)
+            # fixed: loader.sampler.set_epoch(epoch)
+            # fixed: one_epoch(model, optimizer, loader)
     return {"recording": live.recording()}
 
 
@@ -49,7 +49,7 @@ class OwnShare(Sampler[int]):
         return 320
 
 
-@recorded_patient("epochs-in-one-order", where="loader")
+@failing_recording("epochs-in-one-order", where="loader")
 @on_two_ranks
 def own_sampler() -> dict[str, Any]:
     """A sampler of the user's own, which is not told the epoch either."""

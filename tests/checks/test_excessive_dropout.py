@@ -1,4 +1,4 @@
-"""Patients that drop almost everything."""
+"""Failing examples that drop almost everything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -18,7 +18,7 @@ def setup(model: nn.Module) -> dict[str, Any]:
 
 
 def dropping(p: float) -> nn.Sequential:
-    """Give a network with one dropout."""
+    """Return a network with one dropout."""
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(p), nn.Linear(64, 10))
 
 
@@ -35,23 +35,23 @@ class ByFunction(nn.Module):
         return self.last(nn.functional.dropout2d(x, self.p, self.training).flatten(1))
 
 
-@patient("excessive-dropout", where="2")
+@failing_example("excessive-dropout", where="2")
 def keep_and_drop_confused() -> dict[str, Any]:
     """0.9 was meant to be kept."""
     return setup(dropping(0.9))
 
 
-@patient("excessive-dropout", where="last")
+@failing_example("excessive-dropout", where="last")
 def channels_by_function() -> dict[str, Any]:
     """A function drops 95 of 100 channels before the last layer."""
     return setup(ByFunction(0.95))
 
 
-@patient("excessive-dropout", where="2")
+@failing_example("excessive-dropout", where="2")
 def alpha_dropout() -> dict[str, Any]:
     """Dropped values need not be zero."""
     return setup(nn.Sequential(nn.Linear(64, 64), nn.SELU(), nn.AlphaDropout(0.85), nn.Linear(64, 10)))
-    # cured: return setup(nn.Sequential(nn.Linear(64, 64), nn.SELU(), nn.AlphaDropout(0.1), nn.Linear(64, 10)))
+    # fixed: return setup(nn.Sequential(nn.Linear(64, 64), nn.SELU(), nn.AlphaDropout(0.1), nn.Linear(64, 10)))
 
 
 class Twice(nn.Module):

@@ -1,4 +1,4 @@
-"""Patients whose weights are pulled to zero."""
+"""Failing examples whose weights are pulled to zero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -24,20 +24,20 @@ def setup(make: Any, model: nn.Module | None = None) -> dict[str, Any]:
     }
 
 
-@patient("excessive-weight-decay", where="optimizer")
+@failing_example("excessive-weight-decay", where="optimizer")
 def sgd_pulled_to_zero() -> dict[str, Any]:
     """SGD with a decay of 0.5."""
     return setup(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.5))
-    # cured: return setup(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4))
+    # fixed: return setup(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4))
 
 
-@patient("excessive-weight-decay", where="optimizer")
+@failing_example("excessive-weight-decay", where="optimizer")
 def decay_through_adam() -> dict[str, Any]:
     """Adam with a decay that AdamW would bear."""
     return setup(lambda p: torch.optim.Adam(p, lr=3e-3, weight_decay=0.3))
 
 
-@patient("excessive-weight-decay", where="optimizer")
+@failing_example("excessive-weight-decay", where="optimizer")
 def adamw_pulled_to_zero() -> dict[str, Any]:
     """AdamW with a decay of 50 on a convolutional network."""
     model = nn.Sequential(

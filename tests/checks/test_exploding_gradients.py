@@ -1,4 +1,4 @@
-"""Patients whose gradient grows on its way back."""
+"""Failing examples whose gradient grows on its way back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
 from tests.checks.test_vanishing_gradients import deep, setup
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
 def waves(length: int = 60) -> DataLoader[Any]:
-    """Give noisy waves of two frequencies."""
+    """Return noisy waves of two frequencies."""
     time = torch.arange(length) / 10
     label = torch.arange(256) % 2
     rows = torch.sin(time * (1 + label[:, None]) + torch.rand(256, 1) * 6) + 0.1 * torch.randn(256, length)
@@ -50,13 +50,13 @@ class ByHand(nn.Module):
         return self.last(state)
 
 
-@patient("exploding-gradients", where="0")
+@failing_example("exploding-gradients", where="0")
 def weights_far_too_large() -> dict[str, Any]:
     """Ten layers from a standard normal."""
-    return setup(deep(10, nn.ReLU, nn.init.normal_))  # cured: return setup(deep(10, nn.ReLU, nn.init.kaiming_normal_))
+    return setup(deep(10, nn.ReLU, nn.init.normal_))  # fixed: return setup(deep(10, nn.ReLU, nn.init.kaiming_normal_))
 
 
-@patient("exploding-gradients", where="rnn")
+@failing_example("exploding-gradients", where="rnn")
 def recurrent_weight_too_large() -> dict[str, Any]:
     """A recurrent weight that multiplies by 1.5 in every step."""
     model = Recurrent(nn.RNN(1, 32, nonlinearity="relu", batch_first=True))
@@ -65,7 +65,7 @@ def recurrent_weight_too_large() -> dict[str, Any]:
     return {"model": model, "loader": waves(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("exploding-gradients", where="again")
+@failing_example("exploding-gradients", where="again")
 def loop_by_hand() -> dict[str, Any]:
     """The same in a loop of one's own."""
     return {"model": ByHand(), "loader": waves(), "loss_fn": nn.CrossEntropyLoss()}
@@ -81,7 +81,7 @@ def test_usual_recurrent_layers_are_silent() -> None:
 
 
 def test_deep_plain_batchnorm_is_silent() -> None:
-    """Batch normalisation makes gradients grow a little in every layer, and trains."""
+    """Batch normalization makes gradients grow a little in every layer, and trains."""
     parts: list[nn.Module] = []
     for _ in range(20):
         parts += [nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()]

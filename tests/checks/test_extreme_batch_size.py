@@ -1,4 +1,4 @@
-"""Patients with batches of one."""
+"""Failing examples with batches of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_images, digit_rows
 
 
@@ -20,25 +20,25 @@ def setup(model: nn.Module, loader: Any) -> dict[str, Any]:
     return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("extreme-batch-size", where="1")
+@failing_example("extreme-batch-size", where="1")
 def one_by_one_with_batchnorm() -> dict[str, Any]:
-    """Batches of one through batch normalisation."""
+    """Batches of one through batch normalization."""
     return setup(mlp(), DataLoader(TensorDataset(*digit_rows()), 1, shuffle=True))
 
 
-@patient("extreme-batch-size", where="1")
+@failing_example("extreme-batch-size", where="1")
 def one_left_over() -> dict[str, Any]:
     """1,793 = 28 · 64 + 1: the last batch holds one sample."""
     rows, labels = digit_rows()
     return setup(mlp(), DataLoader(TensorDataset(rows[:1793], labels[:1793]), 64, shuffle=True))
 
 
-@patient("extreme-batch-size", where="1")
+@failing_example("extreme-batch-size", where="1")
 def pictures_one_by_one() -> dict[str, Any]:
-    """Batch normalisation of one picture runs, but is none."""
+    """Batch normalization of one picture runs, but is none."""
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     return setup(model, DataLoader(TensorDataset(*digit_images()), 1, shuffle=True))
-    # cured: return setup(model, DataLoader(TensorDataset(*digit_images()), 32, shuffle=True))
+    # fixed: return setup(model, DataLoader(TensorDataset(*digit_images()), 32, shuffle=True))
 
 
 def severities(model: nn.Module, loader: Any) -> list[str]:
@@ -65,7 +65,7 @@ def test_usual_batches_are_clean() -> None:
 
 
 def pairs(model: nn.Module) -> dict[str, Any]:
-    """Give batches of two, and one sample that is left over."""
+    """Return batches of two, and one sample that is left over."""
     rows, labels = digit_rows()
     return setup(model, DataLoader(TensorDataset(rows[:301], labels[:301]), 2, shuffle=True))
 

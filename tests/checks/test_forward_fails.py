@@ -1,4 +1,4 @@
-"""Patients that do not run: shapes, types, labels, changes in place, graphs that are kept."""
+"""Failing examples that do not run: shapes, types, labels, changes in place, graphs that are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_images, digit_rows
 from tests.zoo.tabular import digits
 
@@ -23,18 +23,18 @@ def conv_net(features: int = 128) -> nn.Sequential:
 
 
 def images(**change: Any) -> DataLoader[Any]:
-    """Give the digits as images, with inputs or labels changed."""
+    """Return the digits as images, with inputs or labels changed."""
     x, y = digit_images()
     return DataLoader(TensorDataset(change.get("x", lambda v: v)(x), change.get("y", lambda v: v)(y)), 64)
 
 
-@patient("forward-fails", where="4")
+@failing_example("forward-fails", where="4")
 def linear_after_flatten() -> dict[str, Any]:
     """The last layer expects the features of a larger image."""
     return {"model": conv_net(512), "loader": images(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("forward-fails", where="0")
+@failing_example("forward-fails", where="0")
 def channels_last() -> dict[str, Any]:
     """Images as other libraries have them."""
     loader = images(x=lambda v: v.expand(-1, 3, 8, 8).permute(0, 2, 3, 1))
@@ -42,25 +42,25 @@ def channels_last() -> dict[str, Any]:
     return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("forward-fails", where="0")
+@failing_example("forward-fails", where="0")
 def double_inputs() -> dict[str, Any]:
     """Arrays of NumPy are in double precision."""
     return {"model": conv_net(), "loader": images(x=lambda v: v.double()), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("forward-fails", where="loss_fn")
+@failing_example("forward-fails", where="loss_fn")
 def labels_from_one() -> dict[str, Any]:
     """The labels count from 1."""
     return {"model": conv_net(), "loader": images(y=lambda v: v + 1), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("forward-fails", where="loss_fn")
+@failing_example("forward-fails", where="loss_fn")
 def labels_as_column() -> dict[str, Any]:
     """The labels have a dimension too many."""
     return {"model": conv_net(), "loader": images(y=lambda v: v[:, None]), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("forward-fails", where="loss_fn")
+@failing_example("forward-fails", where="loss_fn")
 def labels_as_floats() -> dict[str, Any]:
     """The labels are real numbers."""
     return {"model": conv_net(), "loader": images(y=lambda v: v.float()), "loss_fn": nn.CrossEntropyLoss()}
@@ -78,7 +78,7 @@ class WrongView(nn.Module):
         return self.last(self.first(x).relu().view(-1, 16))
 
 
-@patient("forward-fails", where="last")
+@failing_example("forward-fails", where="last")
 def samples_multiplied() -> dict[str, Any]:
     """The loss complains, and the view is at fault."""
     return {"model": WrongView(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
@@ -90,11 +90,11 @@ class InPlace(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Spoil it."""
         y = torch.sigmoid(x)
-        y += 1  # cured: y = y + 1
+        y += 1  # fixed: y = y + 1
         return y
 
 
-@patient("forward-fails", where="1")
+@failing_example("forward-fails", where="1")
 def changed_in_place() -> dict[str, Any]:
     """The backward pass finds a value that is not what it was."""
     model = nn.Sequential(nn.Linear(64, 32), InPlace(), nn.Linear(32, 10))
@@ -114,19 +114,19 @@ class KeepsState(nn.Module):
         return self.head(self.state)
 
 
-@patient("forward-fails", where="model")
+@failing_example("forward-fails", where="model")
 def graph_kept_between_batches() -> dict[str, Any]:
     """The second batch fails, not the first."""
     return {"model": KeepsState(), "loader": images(x=lambda v: v.flatten(1)), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("forward-fails", where="loss_fn")
+@failing_example("forward-fails", where="loss_fn")
 def loss_without_mean() -> dict[str, Any]:
     """The loss is a number for each sample."""
     return {"model": conv_net(), "loader": images(), "loss_fn": nn.CrossEntropyLoss(reduction="none")}
 
 
-@patient("forward-fails", where="words")
+@failing_example("forward-fails", where="words")
 def id_beyond_the_table() -> dict[str, Any]:
     """A token that the embedding does not have."""
 
@@ -148,7 +148,7 @@ def forgets_to_return(model: Any, batch: Any, loss_fn: Any) -> None:
     nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 
-@patient("forward-fails", where="compute_loss")
+@failing_example("forward-fails", where="compute_loss")
 def loss_not_returned() -> dict[str, Any]:
     """The function ends without return."""
     return {"model": conv_net(), "loader": images(), "compute_loss": forgets_to_return}

@@ -1,4 +1,4 @@
-"""Patients with layers that were frozen by accident."""
+"""Failing examples with layers that were frozen by accident."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
 def mlp() -> nn.Sequential:
-    """Give three layers."""
+    """Return three layers."""
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
@@ -22,7 +22,7 @@ def setup(model: nn.Module) -> dict[str, Any]:
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("frozen-parameters", where="2")
+@failing_example("frozen-parameters", where="2")
 def frozen_in_the_middle() -> dict[str, Any]:
     """One hidden layer does not learn."""
     model = mlp()
@@ -30,7 +30,7 @@ def frozen_in_the_middle() -> dict[str, Any]:
     return setup(model)
 
 
-@patient("frozen-parameters", where="4")
+@failing_example("frozen-parameters", where="4")
 def frozen_head() -> dict[str, Any]:
     """The body learns, the head does not."""
     model = mlp()
@@ -38,11 +38,11 @@ def frozen_head() -> dict[str, Any]:
     return setup(model)
 
 
-@patient("frozen-parameters", where="model")
+@failing_example("frozen-parameters", where="model")
 def frozen_altogether() -> dict[str, Any]:
     """Nothing learns."""
     model = nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    return setup(model.requires_grad_(False))  # cured: return setup(model)
+    return setup(model.requires_grad_(False))  # fixed: return setup(model)
 
 
 def findings(model: nn.Module) -> list[nbdebug.Finding]:

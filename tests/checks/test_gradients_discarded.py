@@ -11,7 +11,7 @@ from torch import nn
 
 import nbdebug
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
+from tests.examples import failing_recording
 from tests.real_runs import endless, mlp
 from tests.zoo.tabular import digits
 
@@ -29,14 +29,14 @@ def stepped(step: Callable[[nn.Module, Any, Any], None], steps: int = 60) -> dic
     return {"recording": live.recording()}
 
 
-@recorded_patient("gradients-discarded", where="your loop")
+@failing_recording("gradients-discarded", where="your loop")
 def cleared_for_each_part() -> dict[str, Any]:
     """Four small batches should make one step, and three of them are forgotten."""
 
     def step(model: nn.Module, optimizer: Any, batches: Any) -> None:
         optimizer.zero_grad()
         for _ in range(4):
-            optimizer.zero_grad()  # cured: pass
+            optimizer.zero_grad()  # fixed: pass
             x, y = next(batches)
             (cross_entropy(model(x), y) / 4).backward()
         optimizer.step()
@@ -44,7 +44,7 @@ def cleared_for_each_part() -> dict[str, Any]:
     return stepped(step)
 
 
-@recorded_patient("gradients-discarded", where="your loop")
+@failing_recording("gradients-discarded", where="your loop")
 def cleared_between_two_losses() -> dict[str, Any]:
     """The gradient of the first loss is gone when the second one comes."""
 

@@ -8,16 +8,16 @@ import pytest
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
-@patient("graph-kept-alive", where="train_step")
+@failing_example("graph-kept-alive", where="train_step")
 def total_of_losses() -> dict[str, Any]:
     """The running total is a tensor with a history."""
     return loops.setup(loops.hoarding())
 
 
-@patient("graph-kept-alive", where="train_step")
+@failing_example("graph-kept-alive", where="train_step")
 def list_of_losses() -> dict[str, Any]:
     """A list keeps every loss with its graph."""
     history: list[Any] = []

@@ -1,4 +1,4 @@
-"""Patients that begin confidently wrong, or too well."""
+"""Failing examples that begin confidently wrong, or too well."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, seeded, split
 
 CHECK = "initial-loss-off"
 
 
 def net(inputs: int = 64, outputs: int = 10, gain: float = 1.0) -> nn.Sequential:
-    """Give a small network whose last layer is scaled."""
+    """Return a small network whose last layer is scaled."""
     model = nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs))
     with torch.no_grad():
         model[2].weight.mul_(gain)
@@ -34,14 +34,14 @@ class Peeks(nn.Module):
         return self.body(x) + 5 * x[:, 64:]
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def loud_head() -> dict[str, Any]:
     """The last layer starts a hundred times too large."""
     return {"model": net(gain=100), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
-    # cured: return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
+    # fixed: return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def loud_number() -> dict[str, Any]:
     """Outputs in the thousands for targets around 1."""
     rows = torch.randn(512, 8, generator=seeded())
@@ -52,7 +52,7 @@ def loud_number() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def loud_odds_by_hand() -> dict[str, Any]:
     """A binary loss that the user's function computes, as a sum."""
     return {
@@ -63,7 +63,7 @@ def loud_odds_by_hand() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def answer_among_inputs() -> dict[str, Any]:
     """Even with fresh weights the loss is near zero."""
     rows, digit = digit_rows()

@@ -1,4 +1,4 @@
-"""Patients that do not look at all that they are given."""
+"""Failing examples that do not look at all that they are given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_images, digit_rows
 
 
@@ -27,12 +27,12 @@ class TwoInputs(nn.Module):
 
 
 def two_parts() -> DataLoader[Any]:
-    """Give the columns of the tumours in two halves."""
+    """Return the columns of the tumours in two halves."""
     rows, labels = cancer()
     return DataLoader(TensorDataset(rows[:, :15], rows[:, 15:], labels), 32)
 
 
-@patient("inputs-ignored", where="batch[1]")
+@failing_example("inputs-ignored", where="batch[1]")
 def second_input_forgotten() -> dict[str, Any]:
     """A name that was copied and not changed."""
     return {"model": TwoInputs(), "loader": two_parts(), "loss_fn": nn.BCEWithLogitsLoss()}
@@ -44,14 +44,14 @@ class Shortened(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(29, 16), nn.ReLU(), nn.Linear(16, 1))
-        # cured: self.layers = nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 1))
+        # fixed: self.layers = nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Lose the last column."""
-        return self.layers(x[:, :-1])  # cured: return self.layers(x)
+        return self.layers(x[:, :-1])  # fixed: return self.layers(x)
 
 
-@patient("inputs-ignored", where="batch[0]")
+@failing_example("inputs-ignored", where="batch[0]")
 def last_column_cut_off() -> dict[str, Any]:
     """One of thirty columns is never read."""
     rows, labels = cancer()
@@ -74,7 +74,7 @@ class FirstState(nn.Module):
         return self.head(self.recurrent(x)[0][:, 0])
 
 
-@patient("inputs-ignored", where="batch[0]")
+@failing_example("inputs-ignored", where="batch[0]")
 def first_state_only() -> dict[str, Any]:
     """Seven of eight steps have no influence."""
     rows, labels = digit_rows()

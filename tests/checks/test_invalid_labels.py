@@ -1,4 +1,4 @@
-"""Patients whose labels are no classes."""
+"""Failing examples whose labels are no classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.images import blobs
 from tests.zoo.samples import cancer, digit_rows, seeded
 
@@ -23,13 +23,13 @@ def setup(labels: torch.Tensor, loss_fn: Any = None, net: nn.Module | None = Non
     return {"model": net or model(), "loader": loader, "loss_fn": loss_fn or nn.CrossEntropyLoss(), **more}
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def counted_from_one() -> dict[str, Any]:
     """Labels of 1 to 10 for ten classes."""
     return setup(digit_rows()[1] + 1)
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def a_few_unknown_labels() -> dict[str, Any]:
     """Three samples in 1,797 have the label -1."""
     labels = digit_rows()[1].clone()
@@ -41,7 +41,7 @@ def by_hand(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return -output.log_softmax(1)[torch.arange(len(target)), target].mean()
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def taken_for_the_last_class() -> dict[str, Any]:
     """An index of -1 is the last class, and nothing fails."""
     labels = digit_rows()[1].clone()
@@ -49,19 +49,19 @@ def taken_for_the_last_class() -> dict[str, Any]:
     return setup(labels, by_hand)
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def class_ids_as_floats() -> dict[str, Any]:
     """Everything was made a float."""
     return setup(digit_rows()[1].float())
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def one_hot_integers() -> dict[str, Any]:
     """One-hot rows where ids are due."""
     return setup(nn.functional.one_hot(digit_rows()[1]))
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def one_and_two_for_binary_cross_entropy() -> dict[str, Any]:
     """Two classes called 1 and 2; the loss falls without end."""
     rows, labels = cancer()
@@ -69,11 +69,11 @@ def one_and_two_for_binary_cross_entropy() -> dict[str, Any]:
     return {"model": model(1, 30), "loader": loader, "loss_fn": nn.BCEWithLogitsLoss()}
 
 
-@patient("invalid-labels", where="batch[1]")
+@failing_example("invalid-labels", where="batch[1]")
 def pixels_of_an_unknown_class() -> dict[str, Any]:
     """A mask in which 255 means do not ask, and a loss that was not told."""
     net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
-    loss = nn.CrossEntropyLoss()  # cured: loss = nn.CrossEntropyLoss(ignore_index=255)
+    loss = nn.CrossEntropyLoss()  # fixed: loss = nn.CrossEntropyLoss(ignore_index=255)
     return {"model": net, "loader": DataLoader(TensorDataset(*blobs()), 16), "loss_fn": loss}
 
 

@@ -1,4 +1,4 @@
-"""Patients whose labels belong to other samples."""
+"""Failing examples whose labels belong to other samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 CHECK = "labels-unrelated-to-inputs"
@@ -22,7 +22,7 @@ def with_adam(model: nn.Module, data: TensorDataset, loss_fn: nn.Module, lr: flo
     return {"model": model, "loader": DataLoader(data, 64, shuffle=True), "loss_fn": loss_fn, "optimizer": optimizer}
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def shuffled_digits() -> dict[str, Any]:
     """The labels were shuffled without the images."""
     pixels, labels = load_digits(return_X_y=True)
@@ -34,17 +34,17 @@ def shuffled_digits() -> dict[str, Any]:
     return with_adam(model, data, nn.CrossEntropyLoss())
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def numbers_of_other_rows() -> dict[str, Any]:
     """A regression whose targets are off by one row."""
     rows, values = make_friedman1(900, random_state=0)
     y = torch.tensor((values - values.mean()) / values.std(), dtype=torch.float32)[:, None]
     model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     return with_adam(model, TensorDataset(torch.tensor(rows, dtype=torch.float32), y.roll(1, 0)), nn.MSELoss())
-    # cured: return with_adam(model, TensorDataset(torch.tensor(rows, dtype=torch.float32), y), nn.MSELoss())
+    # fixed: return with_adam(model, TensorDataset(torch.tensor(rows, dtype=torch.float32), y), nn.MSELoss())
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def masks_of_other_images() -> dict[str, Any]:
     """Segmentation masks that belong to other images."""
     pixels, _ = load_digits(return_X_y=True)

@@ -13,18 +13,18 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import default_collate
 
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
 from tests.distributed.scenes import on_two_ranks, scene
 from tests.distributed.trainings import dealt, net, watched
+from tests.examples import failing_recording
 
 
 def from_disk(samples: list[Any]) -> Any:
     """Read a batch; the disk of rank 1 is slow."""
-    time.sleep(0.04 * dist.get_rank())  # cured:
+    time.sleep(0.04 * dist.get_rank())  # fixed:
     return default_collate(samples)
 
 
-@recorded_patient("lagging-rank", where="rank 1")
+@failing_recording("lagging-rank", where="rank 1")
 @on_two_ranks
 def late_data() -> dict[str, Any]:
     """The data of one process come late."""
@@ -39,7 +39,7 @@ class Slow(nn.Module):
         return x
 
 
-@recorded_patient("lagging-rank", where="rank 1")
+@failing_recording("lagging-rank", where="rank 1")
 @on_two_ranks
 def late_forward() -> dict[str, Any]:
     """One process computes longer."""

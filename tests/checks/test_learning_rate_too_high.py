@@ -9,17 +9,17 @@ from torch import nn
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
-@patient("learning-rate-too-high", where="optimizer")
+@failing_example("learning-rate-too-high", where="optimizer")
 def adam_with_rate_one() -> dict[str, Any]:
     """Adam jumps by one in every weight."""
-    return loops.setup(None, 1.0)  # cured: return loops.setup(None, 1e-3)
+    return loops.setup(None, 1.0)  # fixed: return loops.setup(None, 1e-3)
 
 
-@patient("learning-rate-too-high", where="optimizer")
+@failing_example("learning-rate-too-high", where="optimizer")
 def sgd_that_diverges() -> dict[str, Any]:
     """A deep regression with plain SGD becomes NaN."""
     made = loops.setup(None, 30.0, torch.optim.SGD, momentum=0.9)

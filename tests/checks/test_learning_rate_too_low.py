@@ -9,16 +9,16 @@ import torch
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
-@patient("learning-rate-too-low", where="optimizer")
+@failing_example("learning-rate-too-low", where="optimizer")
 def adam_that_creeps() -> dict[str, Any]:
     """Adam moves every weight by a hundred-millionth."""
-    return loops.setup(None, 1e-8)  # cured: return loops.setup(None, 1e-3)
+    return loops.setup(None, 1e-8)  # fixed: return loops.setup(None, 1e-3)
 
 
-@patient("learning-rate-too-low", where="optimizer")
+@failing_example("learning-rate-too-low", where="optimizer")
 def sgd_that_creeps() -> dict[str, Any]:
     """Plain SGD with a rate for another scale."""
     return loops.setup(None, 1e-6, torch.optim.SGD)

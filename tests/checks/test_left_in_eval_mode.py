@@ -1,4 +1,4 @@
-"""Patients that train in eval mode."""
+"""Failing examples that train in eval mode."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 CHECK = "left-in-eval-mode"
 
 
 def network() -> nn.Sequential:
-    """A network with dropout and batch normalisation."""
+    """A network with dropout and batch normalization."""
     return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 10))
 
 
@@ -30,7 +30,7 @@ def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Te
 
 def evaluating_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
     """A step that was copied from the evaluation."""
-    model.eval()  # cured: model.train()
+    model.eval()  # fixed: model.train()
     return step(model, batch, loss_fn, optimizer)
 
 
@@ -51,13 +51,13 @@ def setup(model: nn.Module, train_step: Any = None) -> dict[str, Any]:
     return made | ({"train_step": train_step} if train_step else {})
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def step_that_evaluates() -> dict[str, Any]:
     """The step itself calls eval()."""
     return setup(network(), evaluating_step)
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def never_switched_back() -> dict[str, Any]:
     """The model was evaluated, and the loop goes on."""
     return setup(network().eval(), step)
@@ -79,7 +79,7 @@ def test_a_model_handed_over_in_eval_mode_is_a_note() -> None:
     assert [f.severity for f in found] == ["note"]
 
 
-def test_a_frozen_normalisation_is_clean() -> None:
+def test_a_frozen_normalization_is_clean() -> None:
     model = network()
     model[1].eval()
     assert report(setup(model, step)).result(CHECK).status == "clean"

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
 class Slow(Dataset[Any]):
@@ -21,7 +21,7 @@ class Slow(Dataset[Any]):
         self.seconds = seconds
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
         return 256
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
@@ -31,18 +31,18 @@ class Slow(Dataset[Any]):
 
 
 def slow(seconds: float, batch_size: int) -> dict[str, Any]:
-    """Give a set-up whose samples take this long."""
+    """Return a set-up whose samples take this long."""
     loader = DataLoader(Slow(seconds), batch_size, shuffle=True)
     return {"model": loops.mlp(), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("loading-bottleneck", where="loader")
+@failing_example("loading-bottleneck", where="loader")
 def many_slow_samples() -> dict[str, Any]:
     """Thirty-two samples of ten milliseconds each."""
-    return slow(0.01, 32)  # cured: return slow(0.0, 32)
+    return slow(0.01, 32)  # fixed: return slow(0.0, 32)
 
 
-@patient("loading-bottleneck", where="loader")
+@failing_example("loading-bottleneck", where="loader")
 def few_very_slow_samples() -> dict[str, Any]:
     """Eight samples of forty milliseconds each."""
     return slow(0.04, 8)

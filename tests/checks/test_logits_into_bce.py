@@ -1,4 +1,4 @@
-"""Patients whose loss takes the logarithm of raw scores."""
+"""Failing examples whose loss takes the logarithm of raw scores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, split
 
 CHECK = "logits-into-bce"
 
 
 def net(*last: nn.Module, inputs: int = 30, outputs: int = 1) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 16), nn.ReLU(), nn.Linear(16, outputs), *last)
 
 
@@ -25,20 +25,20 @@ def clamped(out: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return -(y * p.log() + (1 - y) * (1 - p).log()).mean()
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def scores_into_bce() -> dict[str, Any]:
     """torch's own loss refuses them."""
     return {"model": net(), "loader": split(*cancer())[0], "loss_fn": nn.BCELoss()}
-    # cured: return {"model": net(), "loader": split(*cancer())[0], "loss_fn": nn.BCEWithLogitsLoss()}
+    # fixed: return {"model": net(), "loader": split(*cancer())[0], "loss_fn": nn.BCEWithLogitsLoss()}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def scores_into_clamped_bce() -> dict[str, Any]:
     """A loss by hand clamps them and gives no gradient."""
     return {"model": net(), "loader": split(*cancer())[0], "loss_fn": clamped}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def scores_into_logarithm() -> dict[str, Any]:
     """A cross-entropy by hand takes the logarithm of the score of the right class."""
     loss = lambda out, y: nn.functional.nll_loss(torch.log(out + 1e-9), y)  # noqa: E731

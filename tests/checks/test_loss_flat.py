@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
+from tests.examples import failing_recording
 from tests.real_runs import mlp, watched
 
 
-@recorded_patient("loss-flat", where="loss")
+@failing_recording("loss-flat", where="loss")
 def labels_drawn_at_random() -> dict[str, Any]:
     """There is nothing to learn."""
     model = mlp()
@@ -22,12 +22,12 @@ def labels_drawn_at_random() -> dict[str, Any]:
     return watched(model, torch.optim.Adam(model.parameters(), lr=1e-4), change=random)
 
 
-@recorded_patient("loss-flat", where="loss")
+@failing_recording("loss-flat", where="loss")
 def steps_far_too_small() -> dict[str, Any]:
     """A slipped digit in the learning rate."""
     model = mlp()
     return watched(model, torch.optim.Adam(model.parameters(), lr=1e-8))
-    # cured: return watched(model, torch.optim.Adam(model.parameters(), lr=1e-3))
+    # fixed: return watched(model, torch.optim.Adam(model.parameters(), lr=1e-3))
 
 
 def test_a_training_that_was_finished_before_is_not_flat() -> None:

@@ -1,4 +1,4 @@
-"""Patients that do not look at their targets."""
+"""Failing examples that do not look at their targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows, seeded, split
 
 CHECK = "loss-ignores-targets"
@@ -16,19 +16,19 @@ cross_entropy = nn.functional.cross_entropy
 
 
 def net(inputs: int = 64, outputs: int = 10) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs))
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def own_answers_as_targets() -> dict[str, Any]:
     """The outputs are compared with themselves."""
     loss = lambda out, y: cross_entropy(out, out.argmax(1))  # noqa: E731
-    # cured: loss = lambda out, y: cross_entropy(out, y)
+    # fixed: loss = lambda out, y: cross_entropy(out, y)
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def zeros_as_targets() -> dict[str, Any]:
     """A number that is to become zero, whatever the target."""
     rows = torch.randn(512, 8, generator=seeded())
@@ -36,7 +36,7 @@ def zeros_as_targets() -> dict[str, Any]:
     return {"model": net(8, 1), "loader": split(rows, rows[:, :1])[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="compute_loss")
+@failing_example(CHECK, where="compute_loss")
 def first_class_as_target() -> dict[str, Any]:
     """Every sample is to be a zero."""
 

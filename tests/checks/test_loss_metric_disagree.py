@@ -8,16 +8,17 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.checks.loss_metric_disagree import loss_metric_disagree
-from nbdebug.evidence import Fit, ShortRun
+from nbdebug.checks.optimization.loss_metric_disagree import loss_metric_disagree
+from nbdebug.evidence.short_run import ShortRun
+from nbdebug.experiments.learning_curve import Fit
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.small_and_noisy import shift_in_the_loss, shifted_loss
 from tests.zoo.tabular import digits
 
 
 def trained(loss_fn: Any) -> dict[str, Any]:
-    """Give a model that already answers well, handed on with another loss."""
+    """Return a model that already answers well, handed on with another loss."""
     made = loops.setup(None, 3e-3)
     for _ in range(3):
         for batch in made["loader"]:
@@ -26,7 +27,7 @@ def trained(loss_fn: Any) -> dict[str, Any]:
     return {"model": made["model"], "loader": digits(), "loss_fn": loss_fn, "optimizer": optimizer}
 
 
-@patient("loss-metric-disagree", where="loss_fn")
+@failing_example("loss-metric-disagree", where="loss_fn")
 def pushed_away_from_the_answer() -> dict[str, Any]:
     """The loss rewards the right class for being unlikely."""
 
@@ -36,12 +37,12 @@ def pushed_away_from_the_answer() -> dict[str, Any]:
     return trained(loss_fn)
 
 
-@patient("loss-metric-disagree", where="loss_fn")
+@failing_example("loss-metric-disagree", where="loss_fn")
 def labels_shifted_in_the_loss() -> dict[str, Any]:
     """The loss compares with the label of another class."""
     cross = nn.CrossEntropyLoss()
     return trained(lambda output, target: cross(output, (target + 1) % 10))
-    # cured: return trained(lambda output, target: cross(output, target))
+    # fixed: return trained(lambda output, target: cross(output, target))
 
 
 def test_a_usual_loss_agrees() -> None:

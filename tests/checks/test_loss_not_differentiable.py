@@ -1,4 +1,4 @@
-"""Patients whose loss no gradient leaves."""
+"""Failing examples whose loss no gradient leaves."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows, seeded, split
 
 CHECK = "loss-not-differentiable"
 
 
 def net(inputs: int = 64, outputs: int = 10) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs))
 
 
 def numbers() -> Any:
-    """Give rows with a number to predict."""
+    """Return rows with a number to predict."""
     rows = torch.randn(512, 8, generator=seeded())
     return split(rows, 3 * rows[:, :1])[0]
 
@@ -39,21 +39,21 @@ class CutHead(nn.Module):
         return self.linear(x).data
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def share_of_errors() -> dict[str, Any]:
     """An argmax has no gradient."""
     loss = lambda out, y: (out.argmax(1) != y).float().mean()  # noqa: E731
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def plain_number() -> dict[str, Any]:
     """A Python number by way of NumPy."""
     loss = lambda out, y: float(np.square(out.detach().numpy() - y.numpy()).mean())  # noqa: E731
     return {"model": net(8, 1), "loader": numbers(), "loss_fn": loss}
 
 
-@patient(CHECK, where="compute_loss")
+@failing_example(CHECK, where="compute_loss")
 def new_tensor() -> dict[str, Any]:
     """Wrapped into a tensor that only looks as if it could be trained."""
 
@@ -64,28 +64,28 @@ def new_tensor() -> dict[str, Any]:
     return {"model": net(), "loader": split(*digit_rows())[0], "compute_loss": compute}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def rounded() -> dict[str, Any]:
     """Rounding has a gradient, and it is zero."""
     loss = lambda out, y: (out.round() - y).square().mean()  # noqa: E731
     return {"model": net(8, 1), "loader": numbers(), "loss_fn": loss}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def unreduced() -> dict[str, Any]:
     """One loss for each sample."""
-    loss = nn.CrossEntropyLoss(reduction="none")  # cured: loss = nn.CrossEntropyLoss()
+    loss = nn.CrossEntropyLoss(reduction="none")  # fixed: loss = nn.CrossEntropyLoss()
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def cut_in_the_model() -> dict[str, Any]:
     """The last module gives values without a graph."""
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), CutHead())
     return {"model": model, "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def forward_without_gradient() -> dict[str, Any]:
     """The whole forward runs with gradients switched off."""
 

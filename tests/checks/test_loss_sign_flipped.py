@@ -1,4 +1,4 @@
-"""Patients that walk away from their targets."""
+"""Failing examples that walk away from their targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, seeded, split
 
 CHECK = "loss-sign-flipped"
@@ -17,25 +17,25 @@ cross_entropy, mse = nn.functional.cross_entropy, nn.functional.mse_loss
 
 
 def net(*last: nn.Module, inputs: int = 64, outputs: int = 10) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs), *last)
 
 
 def numbers() -> Any:
-    """Give rows with a number to predict."""
+    """Return rows with a number to predict."""
     rows = torch.randn(512, 8, generator=seeded())
     return split(rows, rows[:, :1] - rows[:, 1:2])[0]
 
 
-@patient(CHECK, where="loss_fn")
-def likelihood_is_minimised() -> dict[str, Any]:
+@failing_example(CHECK, where="loss_fn")
+def likelihood_is_minimized() -> dict[str, Any]:
     """The minus of the negative log-likelihood was forgotten."""
     loss = lambda out, y: out.log_softmax(1).gather(1, y[:, None]).mean()  # noqa: E731
-    # cured: loss = lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean()
+    # fixed: loss = lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean()
     return {"model": net(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="compute_loss")
+@failing_example(CHECK, where="compute_loss")
 def one_minus_too_many() -> dict[str, Any]:
     """A squared error with a minus in front, computed by the user's function."""
     return {
@@ -45,21 +45,21 @@ def one_minus_too_many() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def binary_reward() -> dict[str, Any]:
     """The logarithm of the probability of the truth, handed over as it is."""
     loss = lambda out, y: -nn.functional.binary_cross_entropy(out, y)  # noqa: E731
     return {"model": net(nn.Sigmoid(), inputs=30, outputs=1), "loader": split(*cancer())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="loss_fn")
-def absolute_error_is_maximised() -> dict[str, Any]:
+@failing_example(CHECK, where="loss_fn")
+def absolute_error_is_maximized() -> dict[str, Any]:
     """An absolute error, negated."""
     loss = lambda out, y: -nn.functional.l1_loss(out, y)  # noqa: E731
     return {"model": net(inputs=8, outputs=1), "loader": numbers(), "loss_fn": loss}
 
 
-@patient(CHECK, where="train_step")
+@failing_example(CHECK, where="train_step")
 def backward_of_the_negative() -> dict[str, Any]:
     """The loop goes backward from the negative of the loss that it reports."""
 
@@ -100,7 +100,7 @@ def test_right_signs(loss: Any) -> None:
 
 
 def test_cosine_similarity() -> None:
-    """A similarity is maximised by its negative."""
+    """A similarity is maximized by its negative."""
     rows, _ = digit_rows()
     loss = lambda out, y: -nn.functional.cosine_similarity(out, y).mean()  # noqa: E731
     model = net(outputs=64)

@@ -8,12 +8,12 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
+from tests.examples import failing_recording
 from tests.real_runs import mlp, watched
 from tests.zoo.tabular import digits
 
 
-@recorded_patient("loss-spikes", where="loss")
+@failing_recording("loss-spikes", where="loss")
 def class_after_class() -> dict[str, Any]:
     """The data come sorted by label."""
     data = digits().dataset
@@ -23,13 +23,13 @@ def class_after_class() -> dict[str, Any]:
     return watched(model, torch.optim.SGD(model.parameters(), lr=0.1), batches=loader, steps=400)
 
 
-@recorded_patient("loss-spikes", where="loss")
+@failing_recording("loss-spikes", where="loss")
 def broken_batches() -> dict[str, Any]:
     """Now and then a batch arrives a hundred times too large."""
     model = mlp()
 
     def broken(step: int, batch: Any) -> Any:
-        return batch[0] * (100 if step % 60 == 50 else 1), batch[1]  # cured: return batch
+        return batch[0] * (100 if step % 60 == 50 else 1), batch[1]  # fixed: return batch
 
     return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), change=broken, steps=400)
 

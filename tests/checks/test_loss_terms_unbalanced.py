@@ -1,4 +1,4 @@
-"""Patients with one loud term."""
+"""Failing examples with one loud term."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows, split
 
 CHECK = "loss-terms-unbalanced"
@@ -24,13 +24,13 @@ class TwoTasks(nn.Module):
         self.digit, self.ink = nn.Linear(32, 10), nn.Linear(32, 1)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give both answers."""
+        """Return both answers."""
         hidden = self.body(x)
         return self.digit(hidden), self.ink(hidden)
 
 
 def tasks(factor: float) -> Any:
-    """Give a function of a batch to both terms, the number in units that make it large."""
+    """Return a function of a batch to both terms, the number in units that make it large."""
 
     def parts(model: nn.Module, batch: Any, _: Any) -> dict[str, torch.Tensor]:
         digit, ink = model(batch[0])
@@ -41,7 +41,7 @@ def tasks(factor: float) -> Any:
 
 
 def setup(factor: float, weight: float = 1.0) -> dict[str, Any]:
-    """Give a model, and the total that its terms add up to."""
+    """Return a model, and the total that its terms add up to."""
     parts = tasks(factor)
 
     def compute(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
@@ -56,19 +56,19 @@ def setup(factor: float, weight: float = 1.0) -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="ink")
+@failing_example(CHECK, where="ink")
 def number_in_small_units() -> dict[str, Any]:
     """One target is measured in units that make its squared error enormous."""
     return setup(3000.0)
 
 
-@patient(CHECK, where="ink")
+@failing_example(CHECK, where="ink")
 def terms_returned_by_the_loss() -> dict[str, Any]:
     """The loss returns its terms in a dictionary, and no total."""
     return {
         "model": TwoTasks(),
         "loader": split(*digit_rows())[0],
-        "compute_loss": tasks(3000.0),  # cured: "compute_loss": tasks(1.0),
+        "compute_loss": tasks(3000.0),  # fixed: "compute_loss": tasks(1.0),
     }
 
 

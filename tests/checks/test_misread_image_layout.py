@@ -1,4 +1,4 @@
-"""Patients whose pictures are scrambled."""
+"""Failing examples whose pictures are scrambled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_images, seeded
 
 
@@ -38,16 +38,16 @@ def setup(pictures: torch.Tensor, net: nn.Module | None = None) -> dict[str, Any
     return {"model": net or model(pictures.shape[1]), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("misread-image-layout", where="0")
+@failing_example("misread-image-layout", where="0")
 def reshaped_instead_of_permuted() -> dict[str, Any]:
     """Channels are brought to the front by reshape."""
     return setup(photographs().reshape(-1, 3, 32, 32))
 
 
-@patient("misread-image-layout", where="0")
+@failing_example("misread-image-layout", where="0")
 def rows_taken_for_channels() -> dict[str, Any]:
     """The first convolution was given 32 channels so that the shapes fit."""
-    return setup(photographs())  # cured: return setup(photographs().permute(0, 3, 1, 2))
+    return setup(photographs())  # fixed: return setup(photographs().permute(0, 3, 1, 2))
 
 
 class ReshapesInside(nn.Module):
@@ -62,9 +62,9 @@ class ReshapesInside(nn.Module):
         return self.head(self.conv(pictures).relu().mean((2, 3)))
 
 
-@patient("misread-image-layout", where="conv")
+@failing_example("misread-image-layout", where="conv")
 def width_and_height_exchanged() -> dict[str, Any]:
-    """Grey pictures of 24 × 32, reshaped to 32 × 24."""
+    """Gray pictures of 24 × 32, reshaped to 32 × 24."""
     return setup(photographs()[:, :24].mean(3), ReshapesInside())
 
 

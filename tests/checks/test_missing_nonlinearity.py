@@ -1,4 +1,4 @@
-"""Patients with many layers that do the work of one."""
+"""Failing examples with many layers that do the work of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -32,7 +32,7 @@ class Words(nn.Module):
 
 
 class Convolved(nn.Module):
-    """Convolutions, a normalisation and a softmax at the end, and not one activation."""
+    """Convolutions, a normalization and a softmax at the end, and not one activation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,20 +45,20 @@ class Convolved(nn.Module):
         return self.last(x.flatten(1)).log_softmax(1)
 
 
-@patient("missing-nonlinearity", where="0")
+@failing_example("missing-nonlinearity", where="0")
 def three_linear_layers() -> dict[str, Any]:
     """Linear, dropout, linear, linear."""
     return setup(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.1), nn.Linear(64, 32), nn.Linear(32, 10)))
-    # cured: return setup(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
+    # fixed: return setup(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
 
 
-@patient("missing-nonlinearity", where="one")
+@failing_example("missing-nonlinearity", where="one")
 def convolutions_without_activation() -> dict[str, Any]:
     """Found behind a log-softmax as well."""
     return setup(Convolved(), loss_fn=nn.NLLLoss())
 
 
-@patient("missing-nonlinearity", where="one")
+@failing_example("missing-nonlinearity", where="one")
 def words_without_activation() -> dict[str, Any]:
     """Token ids cannot be mixed; what the embedding gives can."""
     ids = torch.randint(0, 50, (256, 12))

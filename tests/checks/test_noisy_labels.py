@@ -1,4 +1,4 @@
-"""Patients with many wrong labels."""
+"""Failing examples with many wrong labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 
 CHECK = "noisy-labels"
 
@@ -24,21 +24,21 @@ def setup(rows: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
 
 
 def with_noise(labels: np.ndarray, share: float) -> np.ndarray:
-    """Give so many samples another label."""
+    """Return so many samples another label."""
     chance = np.random.default_rng(0)
     wrong = chance.random(len(labels)) < share
     classes = int(labels.max()) + 1
     return np.where(wrong, (labels + chance.integers(1, classes, len(labels))) % classes, labels)
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def a_fifth_of_the_digits() -> dict[str, Any]:
     """Every fifth digit has a wrong label."""
     pixels, labels = load_digits(return_X_y=True)
-    return setup(pixels / 16, with_noise(labels, 0.2))  # cured: return setup(pixels / 16, labels)
+    return setup(pixels / 16, with_noise(labels, 0.2))  # fixed: return setup(pixels / 16, labels)
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def tumours_mislabelled() -> dict[str, Any]:
     """A binary table with a quarter of the labels turned."""
     table, labels = load_breast_cancer(return_X_y=True)

@@ -1,4 +1,4 @@
-"""Patients whose gradients are born bad behind a clean forward pass."""
+"""Failing examples whose gradients are born bad behind a clean forward pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -33,18 +33,18 @@ class SafeLog(nn.Module):
         self.scale = nn.Parameter(torch.ones(64))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give 0 where there is nothing to take the logarithm of."""
+        """Return 0 where there is nothing to take the logarithm of."""
         scaled = x * self.scale
         return torch.where(scaled > 0, torch.log(scaled), torch.zeros_like(scaled))
 
 
-@patient("non-finite-backward", where="model")
+@failing_example("non-finite-backward", where="model")
 def root_of_zero() -> dict[str, Any]:
     """The slope of a root at 0 is infinite."""
     return {"model": RootOfSquares(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("non-finite-backward", where="0")
+@failing_example("non-finite-backward", where="0")
 def masked_by_where() -> dict[str, Any]:
     """Zero times infinity is NaN, and where does not help."""
     model = nn.Sequential(SafeLog(), nn.Linear(64, 10))
@@ -55,17 +55,17 @@ def angle(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """The angle to a direction that the output has exactly."""
     unit = output / output.norm(dim=1, keepdim=True).detach()
     return torch.acos((unit * unit.detach()).sum(1).clamp(-1, 1)).mean()
-    # cured: return torch.acos((unit * unit.detach()).sum(1).clamp(-1 + 1e-6, 1 - 1e-6)).mean()
+    # fixed: return torch.acos((unit * unit.detach()).sum(1).clamp(-1 + 1e-6, 1 - 1e-6)).mean()
 
 
-@patient("non-finite-backward", where="loss_fn")
+@failing_example("non-finite-backward", where="loss_fn")
 def angle_of_zero() -> dict[str, Any]:
     """The slope of the arc cosine at 1 is infinite."""
     return {"model": nn.Linear(64, 10).double(), "loader": doubled(), "loss_fn": angle}
 
 
 def doubled() -> list[Any]:
-    """Give one batch in double precision."""
+    """Return one batch in double precision."""
     return [(torch.rand(32, 64, dtype=torch.float64), torch.zeros(32, dtype=torch.long))]
 
 

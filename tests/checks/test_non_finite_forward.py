@@ -1,4 +1,4 @@
-"""Patients whose numbers leave the finite ones on the way forward."""
+"""Failing examples whose numbers leave the finite ones on the way forward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -17,11 +17,11 @@ class LogOfPixels(nn.Module):
     """Takes the logarithm of pixels, many of which are 0."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give -inf for black."""
+        """Return -inf for black."""
         return torch.log(x)
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
     """Divides by a spread that may be 0."""
 
     def __init__(self) -> None:
@@ -41,30 +41,30 @@ def own_cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tenso
     return -(scores / scores.sum(1, keepdim=True)).gather(1, target[:, None]).log().mean()
 
 
-@patient("non-finite-forward", where="1")
+@failing_example("non-finite-forward", where="1")
 def logarithm_of_zero() -> dict[str, Any]:
     """The second module makes -inf."""
     model = nn.Sequential(nn.Identity(), LogOfPixels(), nn.Linear(64, 10))
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("non-finite-forward", where="model")
+@failing_example("non-finite-forward", where="model")
 def zero_by_zero() -> dict[str, Any]:
     """The division is in the forward of the whole model."""
-    return {"model": Normalised(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
+    return {"model": Normalized(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("non-finite-forward", where="loss_fn")
+@failing_example("non-finite-forward", where="loss_fn")
 def overflow_in_the_loss() -> dict[str, Any]:
     """The exponential in the loss is too large for its type."""
     return {"model": nn.Linear(64, 10), "loader": digits(), "loss_fn": own_cross_entropy}
 
 
-@patient("non-finite-forward", where="1.weight")
+@failing_example("non-finite-forward", where="1.weight")
 def weight_never_set() -> dict[str, Any]:
     """A parameter that holds NaN."""
     model = nn.Sequential(nn.Linear(64, 32), nn.Linear(32, 10))
-    nn.init.constant_(model[1].weight, float("nan"))  # cured: nn.init.kaiming_normal_(model[1].weight)
+    nn.init.constant_(model[1].weight, float("nan"))  # fixed: nn.init.kaiming_normal_(model[1].weight)
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
@@ -88,7 +88,7 @@ class Root(nn.Module):
         return x.sqrt()
 
 
-@patient("non-finite-forward", where="root")
+@failing_example("non-finite-forward", where="root")
 def one_bad_sample_in_a_later_batch() -> dict[str, Any]:
     """The third batch holds one negative number."""
     rows = torch.rand(400, 4) + 0.1
@@ -124,7 +124,7 @@ class Attention(nn.Module):
         return torch.softmax(x @ x.transpose(1, 2) + self.mask, -1) @ x
 
 
-@patient("non-finite-forward", where="attention")
+@failing_example("non-finite-forward", where="attention")
 def row_masked_entirely() -> dict[str, Any]:
     """The softmax of a row of minus infinity is NaN."""
     return {"model": Masked(True), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}

@@ -1,4 +1,4 @@
-"""Patients whose data hold what is no number."""
+"""Failing examples whose data hold what is no number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -25,7 +25,7 @@ def diabetes_with_gaps() -> tuple[torch.Tensor, torch.Tensor]:
     return rows, (target - 152) / 77
 
 
-@patient("non-finite-inputs", where="batch[0][:, 4]")
+@failing_example("non-finite-inputs", where="batch[0][:, 4]")
 def one_side_of_a_comparison() -> dict[str, Any]:
     """The model answers twice for each loss, and only its first answer is no number."""
     rows, target = diabetes_with_gaps()
@@ -40,14 +40,14 @@ def one_side_of_a_comparison() -> dict[str, Any]:
     return {"model": network(10, 1), "loader": loader, "loss_fn": loss, "compute_loss": compare}
 
 
-@patient("non-finite-inputs", where="batch[0][:, 4]")
+@failing_example("non-finite-inputs", where="batch[0][:, 4]")
 def one_missing_entry() -> dict[str, Any]:
     """One cell of a table was never measured."""
     loader = DataLoader(TensorDataset(*diabetes_with_gaps()), 32, shuffle=True)
     return {"model": network(10, 1), "loader": loader, "loss_fn": nn.MSELoss()}
 
 
-@patient("non-finite-inputs", where="batch[1]")
+@failing_example("non-finite-inputs", where="batch[1]")
 def logarithm_of_zero() -> dict[str, Any]:
     """Targets are logarithms, and one of them is that of zero."""
     rows, _ = diabetes_with_gaps()
@@ -56,12 +56,12 @@ def logarithm_of_zero() -> dict[str, Any]:
     return {"model": network(10, 1), "loader": loader, "loss_fn": nn.L1Loss()}
 
 
-@patient("non-finite-inputs", where="batch[0]")
+@failing_example("non-finite-inputs", where="batch[0]")
 def pictures_divided_by_their_own_spread() -> dict[str, Any]:
     """A blank picture divided by its own spread."""
     images = torch.rand(60, 1, 8, 8)
     images[11] = 0.5
-    spread = images.std((1, 2, 3), keepdim=True)  # cured: spread = images.std((1, 2, 3), keepdim=True).clamp_min(1e-6)
+    spread = images.std((1, 2, 3), keepdim=True)  # fixed: spread = images.std((1, 2, 3), keepdim=True).clamp_min(1e-6)
     images = (images - images.mean((1, 2, 3), keepdim=True)) / spread
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 3))
     loader = DataLoader(TensorDataset(images, torch.arange(60) % 3), 16)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.clinic import recorded_patient
+from tests.examples import failing_recording
 from tests.real_runs import mlp, watched
 
 
@@ -19,14 +19,14 @@ class Log(nn.Module):
         return torch.log(1.5 + x)
 
 
-@recorded_patient("non-finite-loss", where="2")
+@failing_recording("non-finite-loss", where="2")
 def logarithm_of_a_negative_number() -> dict[str, Any]:
     """After some steps a value falls below zero."""
     model = nn.Sequential(nn.Linear(64, 10), nn.Linear(10, 10), Log())
     return watched(model, torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9), steps=120)
 
 
-@recorded_patient("non-finite-loss")
+@failing_recording("non-finite-loss")
 def squares_that_overflow() -> dict[str, Any]:
     """A learning rate far too high for a sum of squares."""
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
@@ -37,14 +37,14 @@ def squares_that_overflow() -> dict[str, Any]:
     return watched(model, torch.optim.SGD(model.parameters(), lr=0.1), steps=60, loss_fn=squares)
 
 
-@recorded_patient("non-finite-loss")
+@failing_recording("non-finite-loss")
 def one_batch_with_a_hole() -> dict[str, Any]:
     """A missing value in the batch of one step."""
 
     def hole(step: int, batch: Any) -> Any:
         x, y = batch
         return (x.index_fill(1, torch.tensor([3]), float("nan")) if step == 40 else x), y
-        # cured: return x.nan_to_num(), y
+        # fixed: return x.nan_to_num(), y
 
     model = mlp()
     return watched(model, torch.optim.Adam(model.parameters()), steps=60, change=hole)

@@ -1,4 +1,4 @@
-"""Patients whose chance no seed reaches."""
+"""Failing examples whose chance no seed reaches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 CHECK = "not-reproducible"
@@ -42,7 +42,7 @@ class ByTheSystem(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Mask half of the units."""
         mask = torch.tensor([byte % 2 for byte in os.urandom(32)], dtype=torch.float32)
-        # cured: mask = torch.randint(0, 2, (32,)).float()
+        # fixed: mask = torch.randint(0, 2, (32,)).float()
         return self.last(self.first(x).relu() * mask)
 
 
@@ -61,19 +61,19 @@ class Jittered(Dataset[Any]):
         return self.rows[index] + noise, int(self.labels[index])
 
 
-@patient(CHECK)
+@failing_example(CHECK)
 def noise_from_nowhere() -> dict[str, Any]:
     """The forward pass makes a generator of its own."""
     return {"model": Unseeded(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK)
+@failing_example(CHECK)
 def mask_of_the_system() -> dict[str, Any]:
     """The mask comes from the operating system."""
     return {"model": ByTheSystem(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="loader")
+@failing_example(CHECK, where="loader")
 def samples_from_nowhere() -> dict[str, Any]:
     """The data set makes a generator of its own at each reading."""
     return {"model": nn.Linear(30, 2), "loader": DataLoader(Jittered(), 32), "loss_fn": nn.CrossEntropyLoss()}

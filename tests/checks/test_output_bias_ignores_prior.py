@@ -1,4 +1,4 @@
-"""Patients that could start at what is known."""
+"""Failing examples that could start at what is known."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows, seeded, split
 
 CHECK = "output-bias-ignores-prior"
 
 
 def net(inputs: int = 64, outputs: int = 1) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs))
 
 
 def rare() -> Any:
-    """Give digits with the question whether it is a seven."""
+    """Return digits with the question whether it is a seven."""
     rows, digit = digit_rows()
     return split(rows, (digit == 7).float()[:, None], batch_size=128)[0]
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def rare_class() -> dict[str, Any]:
     """One in ten."""
     return {"model": net(), "loader": rare(), "loss_fn": nn.BCEWithLogitsLoss()}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def large_numbers() -> dict[str, Any]:
     """Targets around 150."""
     rows = torch.randn(512, 8, generator=seeded())
     return {"model": net(8), "loader": split(rows, 150 + 5 * rows[:, :1])[0], "loss_fn": nn.MSELoss()}
-    # cured: model = net(8)
-    # cured: nn.init.constant_(model[2].bias, 150.0)
-    # cured: return {"model": model, "loader": split(rows, 150 + 5 * rows[:, :1])[0], "loss_fn": nn.MSELoss()}
+    # fixed: model = net(8)
+    # fixed: nn.init.constant_(model[2].bias, 150.0)
+    # fixed: return {"model": model, "loader": split(rows, 150 + 5 * rows[:, :1])[0], "loss_fn": nn.MSELoss()}
 
 
 def test_is_a_note() -> None:

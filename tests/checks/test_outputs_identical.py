@@ -1,4 +1,4 @@
-"""Patients that give one answer to everything."""
+"""Failing examples that give one answer to everything."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
-@patient("outputs-identical", where="1")
+@failing_example("outputs-identical", where="1")
 def all_units_dead() -> dict[str, Any]:
     """The biases keep every unit silent."""
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    nn.init.constant_(model[0].bias, -50.0)  # cured: nn.init.zeros_(model[0].bias)
+    nn.init.constant_(model[0].bias, -50.0)  # fixed: nn.init.zeros_(model[0].bias)
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
@@ -34,13 +34,13 @@ class WrongVariable(nn.Module):
         return self.last(state)
 
 
-@patient("outputs-identical", where="last")
+@failing_example("outputs-identical", where="last")
 def wrong_variable() -> dict[str, Any]:
     """The hidden values are never used."""
     return {"model": WrongVariable(), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("outputs-identical", where="3")
+@failing_example("outputs-identical", where="3")
 def softmax_over_one() -> dict[str, Any]:
     """The softmax of a single number is 1."""
     model = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 1), nn.Softmax(dim=1))

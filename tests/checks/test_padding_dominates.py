@@ -1,4 +1,4 @@
-"""Patients that read their padding."""
+"""Failing examples that read their padding."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import chain_tokens, digit_rows, seeded, topic_tokens
 from tests.zoo.sequences import PackedGru, TransformerClassifier
 
 
 def padded_topics(length: int = 40) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give sequences of 5 to 20 words, filled up to 40."""
+    """Return sequences of 5 to 20 words, filled up to 40."""
     tokens, lengths, topics = topic_tokens()
     return nn.functional.pad(tokens, (0, length - tokens.shape[1])), lengths, topics
 
@@ -38,7 +38,7 @@ class LastState(nn.Module):
         return self.head(self.rnn(self.words(tokens))[0][:, -1])
 
 
-@patient("padding-dominates", where="batch[0]")
+@failing_example("padding-dominates", where="batch[0]")
 def state_after_the_padding() -> dict[str, Any]:
     """A recurrent network that reads on through the padding."""
     tokens, _, topics = padded_topics()
@@ -58,7 +58,7 @@ class Unmasked(nn.Module):
         return self.head(self.body(self.words(tokens)).mean(1))
 
 
-@patient("padding-dominates", where="batch[0]")
+@failing_example("padding-dominates", where="batch[0]")
 def attention_without_mask() -> dict[str, Any]:
     """A transformer that was not told what is padding."""
     tokens, _, topics = padded_topics()
@@ -83,12 +83,12 @@ def padded_chains() -> torch.Tensor:
     return tokens * (torch.arange(24) < lengths)
 
 
-@patient("padding-dominates", where="batch[0]")
+@failing_example("padding-dominates", where="batch[0]")
 def loss_over_padding() -> dict[str, Any]:
     """A language model that is mostly asked for padding."""
     tokens = padded_chains()
     return setup(NextToken(), tokens[:, :-1], tokens[:, 1:])
-    # cured: return setup(NextToken(), tokens[:, :-1], tokens[:, 1:], loss_fn=nn.CrossEntropyLoss(ignore_index=0))
+    # fixed: return setup(NextToken(), tokens[:, :-1], tokens[:, 1:], loss_fn=nn.CrossEntropyLoss(ignore_index=0))
 
 
 def alarms(setup: dict[str, Any]) -> list[str]:

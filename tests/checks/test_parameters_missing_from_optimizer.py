@@ -1,4 +1,4 @@
-"""Patients whose optimizer was made for something else."""
+"""Failing examples whose optimizer was made for something else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -31,7 +31,7 @@ def setup(model: nn.Module, optimizer: torch.optim.Optimizer, **more: Any) -> di
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer, **more}
 
 
-@patient("parameters-missing-from-optimizer", where="head")
+@failing_example("parameters-missing-from-optimizer", where="head")
 def head_replaced_after() -> dict[str, Any]:
     """The head was replaced when the optimizer was already made."""
     model = Parts()
@@ -40,19 +40,19 @@ def head_replaced_after() -> dict[str, Any]:
     return setup(model, optimizer)
 
 
-@patient("parameters-missing-from-optimizer", where="model")
+@failing_example("parameters-missing-from-optimizer", where="model")
 def optimizer_of_another_model() -> dict[str, Any]:
     """The optimizer trains a copy."""
     model = Parts()
     return setup(model, torch.optim.SGD(copy.deepcopy(model).parameters(), lr=0.1))
 
 
-@patient("parameters-missing-from-optimizer", where="body")
+@failing_example("parameters-missing-from-optimizer", where="body")
 def only_the_head_given() -> dict[str, Any]:
     """A fresh body that nobody trains."""
     model = Parts()
     return setup(model, torch.optim.Adam(model.head.parameters()))
-    # cured: return setup(model, torch.optim.Adam(model.parameters()))
+    # fixed: return setup(model, torch.optim.Adam(model.parameters()))
 
 
 def severities(**setup: Any) -> list[str]:

@@ -11,25 +11,25 @@ from torch.utils.data import DataLoader, Subset
 
 import nbdebug
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
+from tests.examples import failing_recording
 from tests.real_runs import mlp, watched
 from tests.zoo.tabular import digits
 
 
 def fixed() -> torch.Tensor:
-    """Give a batch that is never trained on by itself."""
+    """Return a batch that is never trained on by itself."""
     return torch.stack([digits().dataset[index][0] for index in range(64)])
 
 
-@recorded_patient("predictions-unstable", where="model")
+@failing_recording("predictions-unstable", where="model")
 def rate_too_high() -> dict[str, Any]:
     """The model forgets as much as it learns."""
     model = mlp()
     return watched(model, torch.optim.SGD(model.parameters(), lr=8.0), fixed=fixed())
-    # cured: return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), fixed=fixed())
+    # fixed: return watched(model, torch.optim.SGD(model.parameters(), lr=0.05), fixed=fixed())
 
 
-@recorded_patient("predictions-unstable", where="model")
+@failing_recording("predictions-unstable", where="model")
 def one_class_at_a_time() -> dict[str, Any]:
     """Each batch teaches one class and undoes the others."""
     data = digits().dataset

@@ -1,4 +1,4 @@
-"""Patients whose likelihood gets no log-probabilities."""
+"""Failing examples whose likelihood gets no log-probabilities."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_images, digit_rows, split
 
 CHECK = "probabilities-into-nll"
 
 
 def mlp(*last: nn.Module) -> nn.Sequential:
-    """Give a small network on digits."""
+    """Return a small network on digits."""
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10), *last)
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def probabilities_into_nll() -> dict[str, Any]:
     """The logarithm was forgotten."""
     return {"model": mlp(nn.Softmax(1)), "loader": split(*digit_rows())[0], "loss_fn": nn.NLLLoss()}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def scores_into_nll() -> dict[str, Any]:
     """The softmax was forgotten as well, and the classes are weighted."""
     return {
@@ -35,16 +35,16 @@ def scores_into_nll() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def pixel_scores_into_nll() -> dict[str, Any]:
     """Segmentation with raw scores."""
     images, _ = digit_images()
     model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
-    loss = nn.NLLLoss()  # cured: loss = nn.CrossEntropyLoss()
+    loss = nn.NLLLoss()  # fixed: loss = nn.CrossEntropyLoss()
     return {"model": model, "loader": split(images, (images[:, 0] > 0.5).long())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def probabilities_into_divergence() -> dict[str, Any]:
     """KLDivLoss wants the logarithm of what it compares."""
     rows, labels = digit_rows()

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
 from tests.distributed.scenes import on_two_ranks, scene
 from tests.distributed.trainings import average, dealt, net, watched
+from tests.examples import failing_recording
 from tests.zoo.samples import digit_rows
 
 
@@ -29,12 +29,12 @@ class Features(nn.Module):
         return self.head(torch.cos(x @ self.projection))
 
 
-@recorded_patient("rank-buffers-differ", where="projection")
+@failing_recording("rank-buffers-differ", where="projection")
 @on_two_ranks
 def random_features() -> dict[str, Any]:
     """Random features are drawn on each process, and nothing sends them round."""
     torch.manual_seed(dist.get_rank())
-    model = DDP(Features(), broadcast_buffers=False)  # cured: model = DDP(Features())
+    model = DDP(Features(), broadcast_buffers=False)  # fixed: model = DDP(Features())
     return watched(model, dealt())
 
 
@@ -51,7 +51,7 @@ class Standard(nn.Module):
         return self.inner((x - self.mean) / self.spread)
 
 
-@recorded_patient("rank-buffers-differ", where="mean")
+@failing_recording("rank-buffers-differ", where="mean")
 @on_two_ranks
 def scaled_by_shard() -> dict[str, Any]:
     """Each process scales by its own share of the data."""

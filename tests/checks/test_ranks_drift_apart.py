@@ -8,20 +8,20 @@ import pytest
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
 from tests.distributed.scenes import on_two_ranks, scene
 from tests.distributed.trainings import average, dealt, net, watched
+from tests.examples import failing_recording
 
 
-@recorded_patient("ranks-drift-apart", where="2.bias")
+@failing_recording("ranks-drift-apart", where="2.bias")
 @on_two_ranks
 def bypassed_wrapper() -> dict[str, Any]:
     """The forward pass goes past the wrapper, so that no gradient is averaged."""
     model = DDP(net())
-    return watched(model, dealt(), forward=model.module)  # cured: return watched(model, dealt())
+    return watched(model, dealt(), forward=model.module)  # fixed: return watched(model, dealt())
 
 
-@recorded_patient("ranks-drift-apart", where="2.bias")
+@failing_recording("ranks-drift-apart", where="2.bias")
 @on_two_ranks
 def layer_left_out() -> dict[str, Any]:
     """Gradients are averaged by hand, and the last layer is forgotten."""

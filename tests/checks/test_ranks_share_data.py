@@ -10,19 +10,19 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset  # noqa: F401, for the cure
 
 from nbdebug.watch.judging import judged
-from tests.clinic import recorded_patient
 from tests.distributed.scenes import on_two_ranks, scene
 from tests.distributed.trainings import net, watched
+from tests.examples import failing_recording
 from tests.zoo.samples import digit_rows
 
 
-@recorded_patient("ranks-share-data", where="loader")
+@failing_recording("ranks-share-data", where="loader")
 @on_two_ranks
 def one_seed_no_sampler() -> dict[str, Any]:
     """shuffle=True on every process, from the same seed."""
     data = TensorDataset(*digit_rows())
     loader = DataLoader(data, 64, shuffle=True)
-    # cured: loader = DataLoader(data, 64, sampler=DistributedSampler(data))
+    # fixed: loader = DataLoader(data, 64, sampler=DistributedSampler(data))
     return watched(DDP(net()), loader, epochs=1)
 
 
@@ -33,7 +33,7 @@ class Unsharded(IterableDataset[Any]):
         return zip(*(values[:640] for values in digit_rows()), strict=True)
 
 
-@recorded_patient("ranks-share-data", where="loader")
+@failing_recording("ranks-share-data", where="loader")
 @on_two_ranks
 def unsharded_stream() -> dict[str, Any]:
     """A stream that every process reads from the beginning."""

@@ -1,4 +1,4 @@
-"""Patients whose loader repeats itself."""
+"""Failing examples whose loader repeats itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows
 
 
@@ -31,7 +31,7 @@ class Restarted(IterableDataset[Any]):
             yield from ((rows[i], labels[i]) for i in range(32))
 
 
-@patient("repeated-batches", where="loader")
+@failing_example("repeated-batches", where="loader")
 def stream_restarted_for_every_batch() -> dict[str, Any]:
     """The stream begins again after every batch."""
     return setup(DataLoader(Restarted(), 32))
@@ -45,19 +45,19 @@ class Stuck(BatchSampler):
             yield list(range(self.batch_size))
 
 
-@patient("repeated-batches", where="loader")
+@failing_example("repeated-batches", where="loader")
 def sampler_that_does_not_move_on() -> dict[str, Any]:
     """A batch sampler that always yields the first indices."""
     data = TensorDataset(*digit_rows())
     return setup(DataLoader(data, batch_sampler=Stuck(SequentialSampler(data), 64, False)))
 
 
-@patient("repeated-batches", where="loader")
+@failing_example("repeated-batches", where="loader")
 def one_batch_kept_for_a_test() -> dict[str, Any]:
     """The batch that was kept to try something is still in use."""
     rows, labels = digit_rows()
     return setup([(rows[:32], labels[:32])] * 40)
-    # cured: return setup(list(zip(rows.split(32), labels.split(32), strict=True)))
+    # fixed: return setup(list(zip(rows.split(32), labels.split(32), strict=True)))
 
 
 def status(loader: Any) -> Any:

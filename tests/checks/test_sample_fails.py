@@ -1,4 +1,4 @@
-"""Patients with samples that cannot be read."""
+"""Failing examples with samples that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
 class Files(Dataset[Any]):
@@ -31,19 +31,19 @@ def setup(data: Dataset[Any]) -> dict[str, Any]:
     return {"model": nn.Linear(5, 2), "loader": DataLoader(data, 16, shuffle=True), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("sample-fails", where="loader.dataset[123]")
+@failing_example("sample-fails", where="loader.dataset[123]")
 def one_broken_file() -> dict[str, Any]:
     """One file of two hundred cannot be opened."""
     return setup(Files({123}))
 
 
-@patient("sample-fails")
+@failing_example("sample-fails")
 def every_file_is_missing() -> dict[str, Any]:
     """A wrong path."""
-    return setup(Files(set(range(200))))  # cured: return setup(Files(set()))
+    return setup(Files(set(range(200))))  # fixed: return setup(Files(set()))
 
 
-@patient("sample-fails", where="loader.collate_fn")
+@failing_example("sample-fails", where="loader.collate_fn")
 def samples_of_different_lengths() -> dict[str, Any]:
     """Samples that do not fit together."""
     return setup(Files(set(), ragged=True))

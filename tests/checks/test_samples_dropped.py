@@ -1,4 +1,4 @@
-"""Patients that leave most of their data out."""
+"""Failing examples that leave most of their data out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.data import (
 )
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows
 
 DATA = TensorDataset(*digit_rows())
@@ -27,20 +27,20 @@ def setup(loader: Any, val_loader: Any = None) -> dict[str, Any]:
     return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss(), "val_loader": val_loader}
 
 
-@patient("samples-dropped", where="loader")
+@failing_example("samples-dropped", where="loader")
 def last_batch_dropped() -> dict[str, Any]:
     """Batches of 1,000 of 1,797 samples, and the rest is dropped."""
     return setup(DataLoader(DATA, 1000, shuffle=True, drop_last=True))
 
 
-@patient("samples-dropped", where="loader")
+@failing_example("samples-dropped", where="loader")
 def sampler_over_the_first_samples() -> dict[str, Any]:
     """Indices left from a quick test."""
     return setup(DataLoader(DATA, 32, sampler=SubsetRandomSampler(range(200))))
-    # cured: return setup(DataLoader(DATA, 32, shuffle=True))
+    # fixed: return setup(DataLoader(DATA, 32, shuffle=True))
 
 
-@patient("samples-dropped", where="loader")
+@failing_example("samples-dropped", where="loader")
 def split_by_position_and_forgotten() -> dict[str, Any]:
     """Training takes the first tenth, and nobody takes the rest."""
     val = DataLoader(DATA, 32, sampler=SubsetRandomSampler(range(180, 360)))

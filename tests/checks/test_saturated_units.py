@@ -1,4 +1,4 @@
-"""Patients whose activations sit at their ends."""
+"""Failing examples whose activations sit at their ends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
 def mlp(act: type[nn.Module] = nn.Tanh) -> nn.Sequential:
-    """Give a plain network for digits."""
+    """Return a plain network for digits."""
     return nn.Sequential(nn.Linear(64, 32), act(), nn.Linear(32, 32), act(), nn.Linear(32, 10))
 
 
@@ -35,16 +35,16 @@ class Soft(nn.Module):
         return self.last(1 / (1 + torch.exp(-self.first(x))))
 
 
-@patient("saturated-units", where="2")
+@failing_example("saturated-units", where="2")
 def tanh_with_large_weights() -> dict[str, Any]:
     """A hidden layer a hundred times too large."""
     model = mlp()
     with torch.no_grad():
-        model[2].weight.mul_(100)  # cured: nn.init.xavier_normal_(model[2].weight)
+        model[2].weight.mul_(100)  # fixed: nn.init.xavier_normal_(model[2].weight)
     return setup(model)
 
 
-@patient("saturated-units", where="first")
+@failing_example("saturated-units", where="first")
 def sigmoid_by_hand() -> dict[str, Any]:
     """A squashing function that has no name."""
     model = Soft()
@@ -53,7 +53,7 @@ def sigmoid_by_hand() -> dict[str, Any]:
     return setup(model)
 
 
-@patient("saturated-units", where="0")
+@failing_example("saturated-units", where="0")
 def raw_values_into_tanh() -> dict[str, Any]:
     """Inputs in the hundreds."""
     rows, labels = digits().dataset.tensors  # type: ignore[attr-defined]

@@ -10,23 +10,23 @@ from torch.optim import lr_scheduler
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
 def scheduled(make: Any) -> dict[str, Any]:
-    """Give the healthy set-up with a scheduler."""
+    """Return the healthy set-up with a scheduler."""
     made = loops.setup(None, 0.1, torch.optim.SGD)
     return {**made, "scheduler": make(made["optimizer"])}
 
 
-@patient("schedule-reaches-zero", where="scheduler")
+@failing_example("schedule-reaches-zero", where="scheduler")
 def exponential_with_a_slip() -> dict[str, Any]:
     """The factor was meant to be 0.9."""
     return scheduled(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.09))
-    # cured: return scheduled(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.9))
+    # fixed: return scheduled(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=0.9))
 
 
-@patient("schedule-reaches-zero", where="scheduler")
+@failing_example("schedule-reaches-zero", where="scheduler")
 def lambda_that_is_zero() -> dict[str, Any]:
     """An integer division gives zero at once."""
     return scheduled(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: 1 // (step + 1)))
@@ -58,7 +58,7 @@ def test_plateau_scheduler_is_skipped() -> None:
     assert report.results[0].status == "skipped"
 
 
-@patient("schedule-reaches-zero", where="scheduler")
+@failing_example("schedule-reaches-zero", where="scheduler")
 def zero_from_the_beginning() -> dict[str, Any]:
     """A warm-up that was meant to rise, and rounds down."""
     return scheduled(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: min(step, 0)))

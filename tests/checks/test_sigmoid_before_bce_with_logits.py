@@ -1,4 +1,4 @@
-"""Patients that apply the sigmoid twice."""
+"""Failing examples that apply the sigmoid twice."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, split
 
 CHECK = "sigmoid-before-bce-with-logits"
 
 
 def net(*last: nn.Module, inputs: int = 30, outputs: int = 1) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 16), nn.ReLU(), nn.Linear(16, outputs), *last)
 
 
@@ -28,31 +28,31 @@ class ByHand(nn.Module):
         self.body = net(inputs=64, outputs=3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give one value between 0 and 1 for each label."""
+        """Return one value between 0 and 1 for each label."""
         return 1 / (1 + torch.exp(-self.body(x)))
 
 
 def labels_of_digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give rows with three labels each."""
+    """Return rows with three labels each."""
     rows, digit = digit_rows()
     return rows, torch.stack([digit % 2 == 0, digit > 4, (digit == 0) | (digit == 8)], 1).float()
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def sigmoid_layer() -> dict[str, Any]:
     """The classic."""
     return {"model": net(nn.Sigmoid()), "loader": split(*cancer())[0], "loss_fn": nn.BCEWithLogitsLoss()}
-    # cured: return {"model": net(), "loader": split(*cancer())[0], "loss_fn": nn.BCEWithLogitsLoss()}
+    # fixed: return {"model": net(), "loader": split(*cancer())[0], "loss_fn": nn.BCEWithLogitsLoss()}
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def sigmoid_by_hand_for_many_labels() -> dict[str, Any]:
     """Written with exp and a division, and positive labels weighted."""
     loss = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 1.0, 4.0]))
     return {"model": ByHand(), "loader": split(*labels_of_digits())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="compute_loss")
+@failing_example(CHECK, where="compute_loss")
 def sigmoid_in_the_loss() -> dict[str, Any]:
     """The function that computes the loss squashes first."""
 

@@ -1,4 +1,4 @@
-"""Patients whose batches hold one class each."""
+"""Failing examples whose batches hold one class each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.losses import rare_eights
 from tests.zoo.samples import digit_rows
 
@@ -34,20 +34,20 @@ class ByClass(Sampler[list[int]]):
         yield from self.batches
 
 
-@patient("single-class-batches", where="loader")
+@failing_example("single-class-batches", where="loader")
 def batches_shuffled_instead_of_samples() -> dict[str, Any]:
     """A batch sampler that keeps classes together."""
     rows, labels = digit_rows()
     return setup(DataLoader(TensorDataset(rows, labels), batch_sampler=ByClass(labels, 16)))
 
 
-@patient("single-class-batches", where="loader")
+@failing_example("single-class-batches", where="loader")
 def one_file_a_batch() -> dict[str, Any]:
     """Files of one class each, given as batches."""
     rows, labels = digit_rows()
     chosen = [part for c in (3, 1, 4, 1, 5, 9, 2, 6) for part in (labels == c).nonzero().flatten()[:64].split(32)]
-    # cured: chosen = torch.randperm(len(labels)).split(32)
-    random.Random(0).shuffle(chosen)  # cured:
+    # fixed: chosen = torch.randperm(len(labels)).split(32)
+    random.Random(0).shuffle(chosen)  # fixed:
     return setup([(rows[part], labels[part]) for part in chosen])
 
 

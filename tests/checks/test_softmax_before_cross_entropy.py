@@ -1,4 +1,4 @@
-"""Patients that squash before a loss that squashes."""
+"""Failing examples that squash before a loss that squashes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_images, digit_rows, seeded, split
 
 CHECK = "softmax-before-cross-entropy"
 
 
 def mlp(*last: nn.Module, classes: int = 10) -> nn.Sequential:
-    """Give a small network on digits."""
+    """Return a small network on digits."""
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, classes), *last)
 
 
@@ -28,7 +28,7 @@ class ByHand(nn.Module):
         self.scores = nn.Linear(32, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give probabilities."""
+        """Return probabilities."""
         raised = torch.exp(self.scores(x))
         return raised / raised.sum(-1, keepdim=True)
 
@@ -41,7 +41,7 @@ class Wrapped(nn.Module):
         self.net = mlp()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give probabilities."""
+        """Return probabilities."""
         return torch.softmax(self.net(x), 1)
 
 
@@ -54,7 +54,7 @@ class Pixels(nn.Module):
         self.squash = nn.Softmax(dim=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give a probability for each class and pixel."""
+        """Return a probability for each class and pixel."""
         return self.squash(self.head(self.body(x).relu()))
 
 
@@ -66,7 +66,7 @@ class Tagger(nn.Module):
         self.embed, self.rnn, self.head = nn.Embedding(12, 8), nn.GRU(8, 16, batch_first=True), nn.Linear(16, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give a probability for each class and position."""
+        """Return a probability for each class and position."""
         return self.head(self.rnn(self.embed(x))[0]).softmax(-1)
 
 
@@ -79,19 +79,19 @@ class TwoHeads(nn.Module):
         self.digit, self.parity = ByHand(), nn.Linear(32, 2)
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Give both answers by name."""
+        """Return both answers by name."""
         hidden = self.body(x)
         return {"parity": self.parity(hidden), "digit": self.digit(hidden)}
 
 
-@patient(CHECK, where="3")
+@failing_example(CHECK, where="3")
 def softmax_layer() -> dict[str, Any]:
     """The classic."""
     return {"model": mlp(nn.Softmax(dim=1)), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
-    # cured: return {"model": mlp(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
+    # fixed: return {"model": mlp(), "loader": split(*digit_rows())[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="2")
+@failing_example(CHECK, where="2")
 def softmax_by_hand_with_smoothing() -> dict[str, Any]:
     """exp and a division inside of the head, label smoothing and class weights in the loss."""
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), ByHand())
@@ -99,7 +99,7 @@ def softmax_by_hand_with_smoothing() -> dict[str, Any]:
     return {"model": model, "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def softmax_in_a_wrapper() -> dict[str, Any]:
     """Hidden in the forward of a wrapper, with a loss by hand that flattens."""
     return {
@@ -109,7 +109,7 @@ def softmax_in_a_wrapper() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="squash")
+@failing_example(CHECK, where="squash")
 def softmax_over_pixels() -> dict[str, Any]:
     """Segmentation, with ignored pixels."""
     images, _ = digit_images()
@@ -118,7 +118,7 @@ def softmax_over_pixels() -> dict[str, Any]:
     return {"model": Pixels(), "loader": split(images, masks)[0], "loss_fn": nn.CrossEntropyLoss(ignore_index=255)}
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def softmax_over_tags() -> dict[str, Any]:
     """Sequences, flattened by the loss."""
     tokens = torch.randint(0, 12, (256, 9), generator=seeded())
@@ -126,7 +126,7 @@ def softmax_over_tags() -> dict[str, Any]:
     return {"model": Tagger(), "loader": split(tokens, tokens % 4)[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="digit")
+@failing_example(CHECK, where="digit")
 def softmax_in_one_of_two_heads() -> dict[str, Any]:
     """Only the second head is ill."""
 
@@ -136,14 +136,14 @@ def softmax_in_one_of_two_heads() -> dict[str, Any]:
     return {"model": TwoHeads(), "loader": split(*digit_rows())[0], "loss_fn": both}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def softmax_in_the_loss() -> dict[str, Any]:
     """The model is fine; the loss squashes by itself before it squashes."""
     loss = lambda out, y: nn.functional.cross_entropy(out.softmax(1), y)  # noqa: E731
     return {"model": mlp(), "loader": split(*digit_rows())[0], "loss_fn": loss}
 
 
-@patient(CHECK, where="train_step")
+@failing_example(CHECK, where="train_step")
 def softmax_in_the_training_step() -> dict[str, Any]:
     """Only the loop squashes."""
 
@@ -164,7 +164,7 @@ def softmax_in_the_training_step() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="head.1")
+@failing_example(CHECK, where="head.1")
 def softmax_in_a_model_with_its_own_loss() -> dict[str, Any]:
     """The model returns its loss, computed from probabilities."""
 
@@ -180,7 +180,7 @@ def softmax_in_a_model_with_its_own_loss() -> dict[str, Any]:
     return {"model": Own(), "loader": split(*digit_rows())[0]}
 
 
-@patient(CHECK, where="model")
+@failing_example(CHECK, where="model")
 def softmax_between_the_last_layer_and_the_models_own_loss() -> dict[str, Any]:
     """No module gives the probabilities, and the model gives its own loss."""
 
@@ -210,7 +210,7 @@ def softmax_between_the_last_layer_and_the_models_own_loss() -> dict[str, Any]:
     ],
 )
 def test_rightly_squashed(last: tuple[nn.Module, ...], loss: Any) -> None:
-    """Probabilities where they are due, log-probabilities, a temperature and a normalised head are no illness."""
+    """Probabilities where they are due, log-probabilities, a temperature and a normalized head are no illness."""
     report = nbdebug.diagnose(mlp(*last), split(*digit_rows())[0], loss, checks=[CHECK], progress=False)
     assert not report.findings
     assert report.result(CHECK).status in ("clean", "skipped")

@@ -1,4 +1,4 @@
-"""Patients whose validation set holds training samples."""
+"""Failing examples whose validation set holds training samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 
 PIXELS, DIGITS = load_digits(return_X_y=True)
 IMAGES = torch.tensor(PIXELS, dtype=torch.float32).view(-1, 1, 8, 8) / 16
@@ -55,25 +55,25 @@ def loaders(train: Any, val: Any, model: nn.Module | None = None) -> dict[str, A
 
 
 def rows(index: torch.Tensor) -> TensorDataset:
-    """Give these digits."""
+    """Return these digits."""
     return TensorDataset(IMAGES[index], LABELS[index])
 
 
-@patient("split-leakage", where="val_loader")
+@failing_example("split-leakage", where="val_loader")
 def overlapping_slices() -> dict[str, Any]:
     """The two slices overlap by 100 digits."""
     return loaders(rows(ORDER[:1400]), rows(ORDER[1300:]))
-    # cured: return loaders(rows(ORDER[:1400]), rows(ORDER[1400:]))
+    # fixed: return loaders(rows(ORDER[:1400]), rows(ORDER[1400:]))
 
 
-@patient("split-leakage", where="val_loader")
+@failing_example("split-leakage", where="val_loader")
 def split_again_under_augmentation() -> dict[str, Any]:
     """Two data sets with different transforms, each split with its own shuffle."""
     again = torch.randperm(len(LABELS), generator=torch.Generator().manual_seed(1))
     return loaders(Subset(Digits(rolled), ORDER[:1400].tolist()), Subset(Digits(), again[1400:].tolist()))
 
 
-@patient("split-leakage", where="val_loader")
+@failing_example("split-leakage", where="val_loader")
 def oversampled_before_the_split() -> dict[str, Any]:
     """Rows were repeated to balance the classes, and then split."""
     table, answer = load_breast_cancer(return_X_y=True)
@@ -84,7 +84,7 @@ def oversampled_before_the_split() -> dict[str, Any]:
     return loaders(Subset(data, range(900)), TensorDataset(*data[900:]), model)
 
 
-@patient("split-leakage", where="test_loader")
+@failing_example("split-leakage", where="test_loader")
 def near_copies() -> dict[str, Any]:
     """The test set consists of training images with a little noise."""
     noisy = IMAGES[ORDER[:300]] + 0.01 * torch.randn(300, 1, 8, 8)

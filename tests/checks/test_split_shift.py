@@ -1,4 +1,4 @@
-"""Patients whose validation data do not look like the training data."""
+"""Failing examples whose validation data do not look like the training data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
 from tests.checks.test_split_leakage import Digits, Subset, rolled
-from tests.clinic import patient
+from tests.examples import failing_example
 
 CHECK = "split-shift"
 ORDER = torch.randperm(1797, generator=torch.Generator().manual_seed(0))
@@ -35,21 +35,21 @@ def loaders(train: Any, val: Any, model: nn.Module | None = None) -> dict[str, A
     }
 
 
-@patient(CHECK, where="val_loader")
+@failing_example(CHECK, where="val_loader")
 def division_forgotten() -> dict[str, Any]:
     """Training images lie between 0 and 1, validation images between 0 and 16."""
     x, y = images()
     return loaders(TensorDataset(x[:1400], y[:1400]), TensorDataset(x[1400:] * 16, y[1400:]))
 
 
-@patient(CHECK, where="val_loader")
-def normalised_on_one_side() -> dict[str, Any]:
+@failing_example(CHECK, where="val_loader")
+def normalized_on_one_side() -> dict[str, Any]:
     """Only the training images had their mean subtracted and were divided by their spread."""
     x, y = images()
     return loaders(TensorDataset((x[:1400] - 0.3) / 0.2, y[:1400]), TensorDataset(x[1400:], y[1400:]))
 
 
-@patient(CHECK, where="val_loader")
+@failing_example(CHECK, where="val_loader")
 def split_without_shuffling() -> dict[str, Any]:
     """The data are sorted by label, and the last fifth is the validation set."""
     x, y = images()
@@ -58,25 +58,25 @@ def split_without_shuffling() -> dict[str, Any]:
     return loaders(TensorDataset(x[:1400], y[:1400]), TensorDataset(x[1400:], y[1400:]))
 
 
-@patient(CHECK, where="val_loader")
+@failing_example(CHECK, where="val_loader")
 def table_left_raw() -> dict[str, Any]:
     """The training table is scaled, the validation table is not."""
     order = np.random.default_rng(0).permutation(len(ANSWERS))
     raw, answers = TABLE[order], torch.tensor(ANSWERS[order])
     scaled = (raw - raw[:400].mean(0)) / raw[:400].std(0)
     train, val = torch.tensor(scaled[:400]).float(), torch.tensor(raw[400:]).float()
-    # cured: train, val = torch.tensor(scaled[:400]).float(), torch.tensor(scaled[400:]).float()
+    # fixed: train, val = torch.tensor(scaled[:400]).float(), torch.tensor(scaled[400:]).float()
     model = nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 2))
     return loaders(TensorDataset(train, answers[:400]), TensorDataset(val, answers[400:]), model)
 
 
-@patient(CHECK, where="val_loader")
-def colours_reversed() -> dict[str, Any]:
+@failing_example(CHECK, where="val_loader")
+def colors_reversed() -> dict[str, Any]:
     """One side reads RGB and the other BGR."""
     x, y = images()
-    colour = torch.cat([x + 0.1, 0.8 * x, 0.5 * x], 1)
+    color = torch.cat([x + 0.1, 0.8 * x, 0.5 * x], 1)
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 32), nn.ReLU(), nn.Linear(32, 10))
-    return loaders(TensorDataset(colour[:1400], y[:1400]), TensorDataset(colour[1400:].flip(1), y[1400:]), model)
+    return loaders(TensorDataset(color[:1400], y[:1400]), TensorDataset(color[1400:].flip(1), y[1400:]), model)
 
 
 def report(setup: dict[str, Any]) -> nbdebug.Report:

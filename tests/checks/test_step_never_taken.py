@@ -9,22 +9,22 @@ import torch
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
-@patient("step-never-taken", where="train_step")
+@failing_example("step-never-taken", where="train_step")
 def no_backward() -> dict[str, Any]:
     """There are never any gradients."""
-    return loops.setup(loops.without_backward)  # cured: return loops.setup(loops.right)
+    return loops.setup(loops.without_backward)  # fixed: return loops.setup(loops.right)
 
 
-@patient("step-never-taken", where="train_step")
+@failing_example("step-never-taken", where="train_step")
 def no_step() -> dict[str, Any]:
     """There are gradients, and nobody uses them."""
     return loops.setup(loops.without_step)
 
 
-@patient("step-never-taken", where="train_step")
+@failing_example("step-never-taken", where="train_step")
 def cleared_between() -> dict[str, Any]:
     """The gradients are gone when the step comes."""
     return loops.setup(loops.zeroed_too_late)
@@ -57,6 +57,8 @@ def test_lbfgs_with_a_closure_is_clean() -> None:
         return optimizer.step(closure)
 
     report = nbdebug.diagnose(
-        **loops.setup(step, 0.1, torch.optim.LBFGS), checks=["step-never-taken", "gradients-accumulate"], progress=False
+        **loops.setup(step, 0.1, torch.optim.LBFGS),
+        checks=["step-never-taken", "accumulated-gradients"],
+        progress=False,
     )
     assert not report.findings

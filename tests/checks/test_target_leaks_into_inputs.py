@@ -1,4 +1,4 @@
-"""Patients whose inputs hold the answer."""
+"""Failing examples whose inputs hold the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 
 CHECK = "target-leaks-into-inputs"
 
@@ -27,37 +27,37 @@ def setup(rows: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
 
 
 def scaled(table: np.ndarray) -> np.ndarray:
-    """Give every column mean 0 and spread 1."""
+    """Return every column mean 0 and spread 1."""
     return (table - table.mean(0)) / table.std(0)
 
 
-@patient(CHECK, where="batch[0][:, 10]")
+@failing_example(CHECK, where="batch[0][:, 10]")
 def target_left_in_the_table() -> dict[str, Any]:
     """The measure to predict is still among the columns."""
     table, values = load_diabetes(return_X_y=True)
     return setup(np.column_stack([scaled(table), scaled(values)]), scaled(values))
 
 
-@patient(CHECK, where="batch[0][:, 30]")
+@failing_example(CHECK, where="batch[0][:, 30]")
 def diagnosis_code() -> dict[str, Any]:
     """A code that is given with the diagnosis, with another number for each."""
     table, labels = load_breast_cancer(return_X_y=True)
     return setup(np.column_stack([scaled(table), np.where(labels == 1, 7.0, -3.0)]), labels)
 
 
-@patient(CHECK)
+@failing_example(CHECK)
 def one_hot_left_in() -> dict[str, Any]:
     """The classes are among the columns, one column each."""
     table, labels = load_wine(return_X_y=True)
     return setup(np.column_stack([scaled(table), np.eye(3)[labels]]), labels)
 
 
-@patient(CHECK, where="batch[0][:, 0]")
+@failing_example(CHECK, where="batch[0][:, 0]")
 def label_in_the_corner() -> dict[str, Any]:
     """A pixel in the corner of each image says which class it is."""
     pixels, labels = load_digits(return_X_y=True)
     pixels = pixels / 16
-    pixels[:, 0] = labels / 10  # cured:
+    pixels[:, 0] = labels / 10  # fixed:
     return setup(pixels, labels)
 
 

@@ -1,4 +1,4 @@
-"""Patients with little data; all of this is only noted."""
+"""Failing examples with little data; all of this is only noted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import digit_rows
 
 
@@ -20,19 +20,19 @@ def setup(count: int, width: int = 32) -> dict[str, Any]:
     return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("too-few-examples", where="loader")
+@failing_example("too-few-examples", where="loader")
 def forty_samples() -> dict[str, Any]:
     """Four samples a class."""
-    return setup(40)  # cured: return setup(1797)
+    return setup(40)  # fixed: return setup(1797)
 
 
-@patient("too-few-examples", where="loader")
+@failing_example("too-few-examples", where="loader")
 def a_large_model_for_little_data() -> dict[str, Any]:
     """Three million parameters for 200 samples."""
     return setup(200, 40_000)
 
 
-@patient("too-few-examples", where="batch[1]")
+@failing_example("too-few-examples", where="batch[1]")
 def one_class_with_three_samples() -> dict[str, Any]:
     """Plenty of samples, but three of one class."""
     rows, labels = digit_rows()

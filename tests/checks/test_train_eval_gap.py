@@ -1,4 +1,4 @@
-"""Patients that forget in eval mode what they have learned."""
+"""Failing examples that forget in eval mode what they have learned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 CHECK = "train-eval-gap"
@@ -35,17 +35,17 @@ class OtherWay(nn.Module):
         return self.last(hidden)
 
 
-@patient(CHECK, where="last")
+@failing_example(CHECK, where="last")
 def layer_left_out() -> dict[str, Any]:
     """In eval mode a layer is left out."""
     return setup(OtherWay())
 
 
-@patient(CHECK, where="1")
+@failing_example(CHECK, where="1")
 def statistics_that_crawl() -> dict[str, Any]:
     """A momentum so small that the statistics never arrive."""
     model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32, momentum=1e-5), nn.ReLU(), nn.Linear(32, 10))
-    # cured: model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+    # fixed: model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
     nn.init.constant_(model[0].bias, 6.0)
     return setup(model)
 

@@ -1,4 +1,4 @@
-"""Patients whose values were cut down to whole numbers."""
+"""Failing examples whose values were cut down to whole numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_images, digit_rows, seeded
 
 
@@ -33,7 +33,7 @@ class DividedWithoutRemainder(Dataset[Any]):
         return torch.tensor(self.images[index] // 255, dtype=torch.float32), int(self.labels[index])
 
 
-@patient("truncated-inputs", where="batch[0]")
+@failing_example("truncated-inputs", where="batch[0]")
 def divided_without_remainder() -> dict[str, Any]:
     """// where / was meant."""
     return {"model": network(), "loader": DataLoader(DividedWithoutRemainder(), 64, shuffle=True),
@@ -45,18 +45,18 @@ def collate_to_integers(samples: list[Any]) -> Any:
     return inputs.long().float(), labels
 
 
-@patient("truncated-inputs", where="batch[0]")
+@failing_example("truncated-inputs", where="batch[0]")
 def cast_while_collating() -> dict[str, Any]:
     """Everything is made an integer because the labels have to be."""
     loader = DataLoader(TensorDataset(*digit_images()), 64, shuffle=True, collate_fn=collate_to_integers)
     return {"model": network(), "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("truncated-inputs", where="batch[0]")
-def standardised_columns_as_integers() -> dict[str, Any]:
+@failing_example("truncated-inputs", where="batch[0]")
+def standardized_columns_as_integers() -> dict[str, Any]:
     """A scaled table was put into an integer tensor."""
     rows, labels = cancer()
-    data = TensorDataset(rows.int().float(), labels)  # cured: data = TensorDataset(rows, labels)
+    data = TensorDataset(rows.int().float(), labels)  # fixed: data = TensorDataset(rows, labels)
     return {"model": network(30, 1), "loader": DataLoader(data, 32, shuffle=True), "loss_fn": nn.BCEWithLogitsLoss()}
 
 

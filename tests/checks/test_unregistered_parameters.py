@@ -1,4 +1,4 @@
-"""Patients that hide their layers from torch."""
+"""Failing examples that hide their layers from torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -18,7 +18,7 @@ class InAList(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = [nn.Linear(64, 64), nn.Linear(64, 64)]
-        # cured: self.layers = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 64)])
+        # fixed: self.layers = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 64)])
         self.last = nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -79,25 +79,25 @@ def setup(model: nn.Module, loss_fn: Any = None, **more: Any) -> dict[str, Any]:
     } | more
 
 
-@patient("unregistered-parameters", where="layers")
+@failing_example("unregistered-parameters", where="layers")
 def layers_in_a_list() -> dict[str, Any]:
     """A list instead of a ModuleList."""
     return setup(InAList())
 
 
-@patient("unregistered-parameters", where="body.heads")
+@failing_example("unregistered-parameters", where="body.heads")
 def layers_in_a_dict() -> dict[str, Any]:
     """A dict of tuples inside a submodule."""
     return setup(InADict())
 
 
-@patient("unregistered-parameters", where="weight")
+@failing_example("unregistered-parameters", where="weight")
 def weight_is_a_tensor() -> dict[str, Any]:
     """A tensor that asks for a gradient instead of a Parameter."""
     return setup(PlainTensor())
 
 
-@patient("unregistered-parameters", where="loss_fn.temperature")
+@failing_example("unregistered-parameters", where="loss_fn.temperature")
 def loss_learns_alone() -> dict[str, Any]:
     """The optimizer does not know of the loss's parameter."""
     return setup(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)), Warm())

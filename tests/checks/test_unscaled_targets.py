@@ -1,4 +1,4 @@
-"""Patients whose targets are out of reach."""
+"""Failing examples whose targets are out of reach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import diabetes, friedman
 
 
@@ -28,28 +28,28 @@ def prices() -> torch.Tensor:
     return 2e5 + 5e4 * friedman()[1]
 
 
-@patient("unscaled-targets", where="batch[1]")
+@failing_example("unscaled-targets", where="batch[1]")
 def diabetes_as_measured() -> dict[str, Any]:
     """Progress of the illness between 25 and 346."""
     return setup(torch.tensor(load_diabetes(return_X_y=True)[1], dtype=torch.float32)[:, None])
 
 
-@patient("unscaled-targets", where="batch[1]")
+@failing_example("unscaled-targets", where="batch[1]")
 def house_prices() -> dict[str, Any]:
     """Around 200,000, under the absolute error."""
     return setup(prices(), nn.L1Loss())
 
 
-@patient("unscaled-targets", where="batch[1]")
-def centred_but_large() -> dict[str, Any]:
+@failing_example("unscaled-targets", where="batch[1]")
+def centered_but_large() -> dict[str, Any]:
     """Around zero, by thousands."""
     return setup(3000 * friedman()[1], nn.HuberLoss())
 
 
-@patient("unscaled-targets", where="batch[1]")
+@failing_example("unscaled-targets", where="batch[1]")
 def daily_returns() -> dict[str, Any]:
     """Hundredths of a percent."""
-    return setup(1e-4 * friedman()[1])  # cured: return setup(friedman()[1] / friedman()[1].std())
+    return setup(1e-4 * friedman()[1])  # fixed: return setup(friedman()[1] / friedman()[1].std())
 
 
 def alarms(setup: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Patients whose samples come ordered."""
+"""Failing examples whose samples come ordered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import diabetes, digit_rows, seeded
 
 
@@ -28,7 +28,7 @@ def by_label() -> tuple[torch.Tensor, torch.Tensor]:
     return rows[order], labels[order]
 
 
-@patient("unshuffled-loader", where="loader")
+@failing_example("unshuffled-loader", where="loader")
 def folders_one_after_the_other() -> dict[str, Any]:
     """One class after the other, as an image folder gives them."""
     return setup(DataLoader(TensorDataset(*by_label()), 32))
@@ -43,17 +43,17 @@ class Files(IterableDataset[Any]):
             yield from ((rows[i], labels[i]) for i in range(10 * start, min(10 * start + 10, 1797)))
 
 
-@patient("unshuffled-loader", where="loader")
+@failing_example("unshuffled-loader", where="loader")
 def stream_in_runs() -> dict[str, Any]:
     """Ten samples of one class at a time."""
     return setup(DataLoader(Files(), 4))
 
 
-@patient("unshuffled-loader", where="loader")
+@failing_example("unshuffled-loader", where="loader")
 def sorted_by_target() -> dict[str, Any]:
     """A table sorted by what is to be predicted."""
     rows, target = diabetes()
-    order = target[:, 0].argsort()  # cured: order = torch.randperm(len(target))
+    order = target[:, 0].argsort()  # fixed: order = torch.randperm(len(target))
     return {"model": model(1, 10), "loader": DataLoader(TensorDataset(rows[order], target[order]), 32),
             "loss_fn": nn.MSELoss()}  # fmt: skip
 

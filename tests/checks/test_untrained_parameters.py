@@ -1,4 +1,4 @@
-"""Patients whose gradient does not reach every layer."""
+"""Failing examples whose gradient does not reach every layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
@@ -52,7 +52,7 @@ class Forgotten(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Leave the middle out."""
-        return self.last(self.first(x).relu())  # cured: return self.last(self.middle(self.first(x).relu()).relu())
+        return self.last(self.first(x).relu())  # fixed: return self.last(self.middle(self.first(x).relu()).relu())
 
 
 def setup(model: nn.Module, **more: Any) -> dict[str, Any]:
@@ -81,31 +81,31 @@ def rounded(x: torch.Tensor) -> torch.Tensor:
     return (8 * x).round() / 8
 
 
-@patient("untrained-parameters", where="second")
+@failing_example("untrained-parameters", where="second")
 def cut_by_detach() -> dict[str, Any]:
     """detach() between two layers."""
     return setup(Cut(detached))
 
 
-@patient("untrained-parameters", where="second")
+@failing_example("untrained-parameters", where="second")
 def cut_by_numpy() -> dict[str, Any]:
     """A round trip through NumPy."""
     return setup(Cut(through_numpy))
 
 
-@patient("untrained-parameters", where="second")
+@failing_example("untrained-parameters", where="second")
 def cut_by_rounding() -> dict[str, Any]:
     """A rounding, whose gradient is exactly zero."""
     return setup(Cut(rounded))
 
 
-@patient("untrained-parameters", where=("body.0", "body"))
+@failing_example("untrained-parameters", where=("body.0", "body"))
 def cut_by_no_grad() -> dict[str, Any]:
     """A part of forward that runs under no_grad."""
     return setup(WithoutGrad())
 
 
-@patient("untrained-parameters", where="middle")
+@failing_example("untrained-parameters", where="middle")
 def layer_never_called() -> dict[str, Any]:
     """A layer that is defined and forgotten."""
     return setup(Forgotten())

@@ -9,26 +9,26 @@ import torch
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
-@patient("unusual-optimizer", where="optimizer.param_groups[0]")
+@failing_example("unusual-optimizer", where="optimizer.param_groups[0]")
 def second_beta_with_a_slip() -> dict[str, Any]:
     """The second beta was meant to be 0.999."""
     return loops.setup(None, 1e-3, torch.optim.Adam, betas=(0.9, 0.0999))
 
 
-@patient("unusual-optimizer", where="optimizer.param_groups[0]")
+@failing_example("unusual-optimizer", where="optimizer.param_groups[0]")
 def eps_with_the_sign_lost() -> dict[str, Any]:
     """The exponent of eps lost its sign."""
     return loops.setup(None, 1e-3, torch.optim.RMSprop, eps=1e8)
-    # cured: return loops.setup(None, 1e-3, torch.optim.RMSprop, eps=1e-8)
+    # fixed: return loops.setup(None, 1e-3, torch.optim.RMSprop, eps=1e-8)
 
 
-@patient("unusual-optimizer", where="optimizer.param_groups[0]")
+@failing_example("unusual-optimizer", where="optimizer.param_groups[0]")
 def learning_rate_of_zero() -> dict[str, Any]:
     """No step changes anything."""
-    return loops.setup(None, 0.0)  # cured: return loops.setup(None, 1e-3)
+    return loops.setup(None, 0.0)  # fixed: return loops.setup(None, 1e-3)
 
 
 def with_rates(*rates: float, step: Any = None) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_a_rate_of_zero_comes_before_what_follows_from_it() -> None:
     """It explains why nothing is learned, and the remedy is verified."""
     report = nbdebug.diagnose(**with_rates(0.0), progress=False)
     assert [finding.check for finding in report.alarms][:1] == ["unusual-optimizer"]
-    assert "batch-not-memorised" in report.alarms[0].explains
+    assert "cannot-overfit-batch" in report.alarms[0].explains
     assert report.alarms[0].verify(progress=False).verified
 
 

@@ -8,16 +8,16 @@ import torch
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 
 
-@patient("update-ratio-off")
+@failing_example("update-ratio-off")
 def steps_as_large_as_the_weights() -> dict[str, Any]:
     """Adam moves every weight by ten."""
-    return loops.setup(None, 10.0)  # cured: return loops.setup(None, 1e-3)
+    return loops.setup(None, 10.0)  # fixed: return loops.setup(None, 1e-3)
 
 
-@patient("update-ratio-off")
+@failing_example("update-ratio-off")
 def steps_of_nothing() -> dict[str, Any]:
     """SGD for another scale hardly moves; a note."""
     return loops.setup(None, 1e-8, torch.optim.SGD)

@@ -1,4 +1,4 @@
-"""Patients whose first layers get no gradient."""
+"""Failing examples whose first layers get no gradient."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
 def deep(layers: int, act: type[nn.Module], recipe: Any = None, width: int = 64) -> nn.Sequential:
-    """Give a plain deep network for digits."""
+    """Return a plain deep network for digits."""
     parts: list[nn.Module] = [nn.Linear(64, width), act()]
     for _ in range(layers - 2):
         parts += [nn.Linear(width, width), act()]
@@ -29,13 +29,13 @@ def setup(model: nn.Module, optimizer: Any = None) -> dict[str, Any]:
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
 
 
-@patient("vanishing-gradients", where="0")
+@failing_example("vanishing-gradients", where="0")
 def deep_sigmoid() -> dict[str, Any]:
     """Twenty layers of sigmoids."""
-    return setup(deep(20, nn.Sigmoid))  # cured: return setup(deep(20, nn.ReLU, nn.init.kaiming_normal_))
+    return setup(deep(20, nn.Sigmoid))  # fixed: return setup(deep(20, nn.ReLU, nn.init.kaiming_normal_))
 
 
-@patient("vanishing-gradients", where="0")
+@failing_example("vanishing-gradients", where="0")
 def deep_tanh() -> dict[str, Any]:
     """Thirty layers of tanh from torch's own start."""
     return setup(deep(30, nn.Tanh))
@@ -58,7 +58,7 @@ class Squeezed(nn.Module):
         return self.last(x.flatten(1))
 
 
-@patient("vanishing-gradients", where="first")
+@failing_example("vanishing-gradients", where="first")
 def convolutions_with_sigmoids() -> dict[str, Any]:
     """Eleven convolutions, trained with plain SGD."""
     model = Squeezed()

@@ -7,22 +7,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.clinic import recorded_patient
+from tests.examples import failing_recording
 from tests.real_runs import mlp, watched
 
 
-@recorded_patient("weights-growing")
+@failing_recording("weights-growing")
 def loss_without_a_floor() -> dict[str, Any]:
     """The score of the right class is pushed up without end."""
 
     def push(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return -output.gather(1, labels[:, None]).mean()  # cured: return nn.functional.cross_entropy(output, labels)
+        return -output.gather(1, labels[:, None]).mean()  # fixed: return nn.functional.cross_entropy(output, labels)
 
     model = mlp()
     return watched(model, torch.optim.Adam(model.parameters(), lr=1e-2), steps=300, loss_fn=push)
 
 
-@recorded_patient("weights-growing")
+@failing_recording("weights-growing")
 def decay_with_the_wrong_sign() -> dict[str, Any]:
     """What should shrink the weights lets them grow."""
     model = mlp()

@@ -11,23 +11,23 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
 from tests import loops
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
-@patient("worse-than-baseline", where="model")
+@failing_example("worse-than-baseline", where="model")
 def dead_network() -> dict[str, Any]:
     """Every unit is off, so every answer is the same."""
     model = loops.mlp()
     with torch.no_grad():
         model[0].bias.fill_(-1e4)  # type: ignore[union-attr,operator]
-        # cured: nn.init.zeros_(model[0].bias)
+        # fixed: nn.init.zeros_(model[0].bias)
         model[2].bias.fill_(-1e4)  # type: ignore[union-attr,operator]
-        # cured: nn.init.zeros_(model[2].bias)
+        # fixed: nn.init.zeros_(model[2].bias)
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient("worse-than-baseline", where="model")
+@failing_example("worse-than-baseline", where="model")
 def targets_out_of_reach() -> dict[str, Any]:
     """The output is squeezed below one, and the targets are in the hundreds."""
     rows, targets = load_diabetes(return_X_y=True, scaled=True)

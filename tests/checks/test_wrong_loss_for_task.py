@@ -1,4 +1,4 @@
-"""Patients with the loss of another task."""
+"""Failing examples with the loss of another task."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import torch
 from torch import nn
 
 import nbdebug
-from tests.clinic import patient
+from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, seeded, split
 
 CHECK = "wrong-loss-for-task"
 
 
 def net(*last: nn.Module, inputs: int = 64, outputs: int = 10) -> nn.Sequential:
-    """Give a small network."""
+    """Return a small network."""
     return nn.Sequential(nn.Linear(inputs, 32), nn.ReLU(), nn.Linear(32, outputs), *last)
 
 
 def labels_of_digits() -> Any:
-    """Give rows with none to three labels each."""
+    """Return rows with none to three labels each."""
     rows, digit = digit_rows()
     return split(rows, torch.stack([digit % 2 == 0, digit > 4, (digit == 0) | (digit == 8)], 1).float())[0]
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def cross_entropy_of_one_score() -> dict[str, Any]:
     """The softmax of a single score is 1, so this loss is always 0."""
     return {
@@ -36,21 +36,21 @@ def cross_entropy_of_one_score() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def squared_error_of_class_numbers() -> dict[str, Any]:
     """Digits are no quantities."""
     rows, digit = digit_rows()
     return {"model": net(outputs=1), "loader": split(rows, digit[:, None].float())[0], "loss_fn": nn.MSELoss()}
-    # cured: return {"model": net(), "loader": split(rows, digit)[0], "loss_fn": nn.CrossEntropyLoss()}
+    # fixed: return {"model": net(), "loader": split(rows, digit)[0], "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def one_winner_for_many_labels() -> dict[str, Any]:
     """Several labels are right at once."""
     return {"model": net(outputs=3), "loader": labels_of_digits(), "loss_fn": nn.CrossEntropyLoss()}
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def yes_or_no_for_ten_classes() -> dict[str, Any]:
     """Class numbers up to 9 in a binary loss."""
     rows, digit = digit_rows()
@@ -61,7 +61,7 @@ def yes_or_no_for_ten_classes() -> dict[str, Any]:
     }
 
 
-@patient(CHECK, where="loss_fn")
+@failing_example(CHECK, where="loss_fn")
 def cross_entropy_of_real_numbers() -> dict[str, Any]:
     """Three real numbers to predict, taken for shares of classes."""
     rows = torch.randn(512, 64, generator=seeded())
@@ -75,7 +75,7 @@ def alarms(model: nn.Module, loader: Any, loss: Any) -> list[Any]:
 
 @pytest.mark.parametrize("levels", [5, 12])
 def test_ordered_levels_are_a_regression(levels: int) -> None:
-    """Ratings and counts are whole numbers whose neighbours are alike."""
+    """Ratings and counts are whole numbers whose neighbors are alike."""
     rows = torch.randn(512, 64, generator=seeded())
     level = (rows[:, 0].argsort().argsort() * levels // 512).float()[:, None]
     assert not alarms(net(outputs=1), split(rows, level)[0], nn.MSELoss())

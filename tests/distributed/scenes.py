@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from nbdebug.evidence import Recording
+from nbdebug.evidence.recording import Recording
 from nbdebug.watch.saving import load, save
 from tests.distributed.torchrun import torchrun
 
@@ -34,7 +34,7 @@ def on_two_ranks(train: Train) -> Train:
 
 
 def scene(name: str) -> Recording:
-    """Give what rank 0 recorded of one of the trainings; all that are known are run when the first is asked for."""
+    """Return what rank 0 recorded of one of the trainings; all that are known are run when the first is asked for."""
     importlib.import_module("tests.distributed.healthy")
     return load(_folder(tuple(sorted({train.__module__ for train in SCENES.values()}))) / f"{name}.npz")
 

@@ -89,7 +89,7 @@ if rank == 1:
 apart = examine(features, DataLoader(broken, 32, shuffle=True))
 
 meeting.ARRIVAL = 2.0
-from nbdebug.probes import ranks_met
+from nbdebug.evidence import ranks_met
 ranks_met.ARRIVAL = 2.0
 started = time.monotonic()
 alone = examine(model, dealt()) if rank == 0 else {}
@@ -142,7 +142,7 @@ optimizer = torch.optim.Adam(model.parameters(), 1e-3)
 before = bits(model)
 report = nbdebug.diagnose(
     model, loader, nn.CrossEntropyLoss(), optimizer, progress=False,
-    checks=["ranks-drift-apart", "non-finite-inputs", "batch-not-memorised"],
+    checks=["ranks-drift-apart", "non-finite-inputs", "cannot-overfit-batch"],
 )
 total = torch.ones(1)
 dist.all_reduce(total)

@@ -11,17 +11,17 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import nbdebug
-from nbdebug.evidence import Recording
+from nbdebug.evidence.recording import Recording
 from tests.zoo.samples import digit_rows
 
 
 def net(*more: nn.Module) -> nn.Sequential:
-    """Give a small network on digits."""
+    """Return a small network on digits."""
     return nn.Sequential(nn.Linear(64, 32), *more, nn.ReLU(), nn.Linear(32, 10))
 
 
 def dealt(**options: Any) -> DataLoader[Any]:
-    """Give the digits, dealt to the processes."""
+    """Return the digits, dealt to the processes."""
     data = TensorDataset(*digit_rows())
     return DataLoader(data, 32, sampler=DistributedSampler(data), **options)
 

@@ -11,7 +11,7 @@ __all__ = ["loader_of", "network", "pixels", "trained"]
 
 
 def pixels() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give images between 0 and 1 and their classes, in a fixed random order."""
+    """Return images between 0 and 1 and their classes, in a fixed random order."""
     x, y = load_digits(return_X_y=True)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     return torch.tensor(x / 16, dtype=torch.float32)[order], torch.tensor(y)[order]

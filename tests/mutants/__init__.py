@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tests.clinic import Healthy, all_healthy
+from tests.examples import Healthy, all_healthy
 from tests.mutants.case import Case, DoesNotFit
 
 Places = tuple[str, ...] | None
@@ -45,7 +45,7 @@ class Mutant:
         return f"{self.fault.kind}@{self.host.name}"
 
     def make(self, seed: int = 0) -> tuple[dict[str, Any], Places]:
-        """Give the keyword arguments of `nbdebug.diagnose` with the fault in them, and the places it is at."""
+        """Return the keyword arguments of `nbdebug.diagnose` with the fault in them, and the places it is at."""
         torch.manual_seed(seed)
         case = Case(self.host.make())
         where = self.fault.inject(case)
@@ -66,7 +66,7 @@ def fault(*accepted: str) -> Callable[[Inject], Inject]:
 
 
 def all_faults() -> list[Fault]:
-    """Give every kind of fault."""
+    """Return every kind of fault."""
     for module in pkgutil.iter_modules(__path__):
         if module.name.endswith("_faults"):
             importlib.import_module(f"{__name__}.{module.name}")
@@ -74,7 +74,7 @@ def all_faults() -> list[Fault]:
 
 
 def all_mutants(each: int | None = None, only: str = "") -> Iterator[Mutant]:
-    """Give every fault in every set-up that it fits, or in so many set-ups each, spread over the whole zoo.
+    """Return every fault in every set-up that it fits, or in so many set-ups each, spread over the whole zoo.
 
     `only` keeps those whose name holds this text.
     """

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
 
-from nbdebug.subject import Batch, Subject
-from nbdebug.subject.loss import main_output
+from nbdebug.setup import Batch, Setup
+from nbdebug.setup.loss import main_output
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.PReLU)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
@@ -33,7 +33,7 @@ class Rows(Dataset[Any]):
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, index: int) -> Any:
-        """Give one sample."""
+        """Return one sample."""
         sample = {key: column[index] for key, column in self.columns.items()}
         return sample if isinstance(next(iter(sample)), str) else tuple(sample.values())
 
@@ -50,7 +50,7 @@ class Case:
     def batch(self) -> Batch:
         """One batch, read as nbdebug reads it; drawn without moving the random numbers on."""
         with torch.random.fork_rng():
-            return Subject(**{**self.setup, "model": self.model}).batches(1)[0]
+            return Setup(**{**self.setup, "model": self.model}).batches(1)[0]
 
     @property
     def target(self) -> torch.Tensor:
@@ -77,12 +77,12 @@ class Case:
 
     @staticmethod
     def require(condition: bool) -> None:
-        """Give up on this set-up unless something holds."""
+        """Return up on this set-up unless something holds."""
         if not condition:
             raise DoesNotFit
 
     def require_plain(self) -> None:
-        """Give up unless loss and step are the plain ones."""
+        """Return up unless loss and step are the plain ones."""
         self.require("compute_loss" not in self.setup and "train_step" not in self.setup and self.loss_fn is not None)
 
     @property
@@ -107,7 +107,7 @@ class Case:
     # --- modules ---
 
     def called(self, *kinds: type[nn.Module]) -> list[tuple[str, nn.Module, torch.Tensor]]:
-        """Give the modules of these kinds in the order of their first call, with the tensor that each received."""
+        """Return the modules of these kinds in the order of their first call, with the tensor that each received."""
         seen: dict[str, tuple[str, nn.Module, torch.Tensor]] = {}
 
         def note(path: str) -> Any:
@@ -124,7 +124,7 @@ class Case:
         return list(seen.values())
 
     def weighty(self) -> list[tuple[str, nn.Module, torch.Tensor]]:
-        """Give the trainable linear and convolutional layers in the order of their calls."""
+        """Return the trainable linear and convolutional layers in the order of their calls."""
         return [
             found
             for found in self.called(*WEIGHTY)
@@ -134,7 +134,7 @@ class Case:
         ]
 
     def hidden(self) -> tuple[str, nn.Module, torch.Tensor]:
-        """Give a layer in the middle: neither the first nor without samples in dimension 0 of its input."""
+        """Return a layer in the middle: neither the first nor without samples in dimension 0 of its input."""
         layers = [found for found in self.weighty()[1:] if found[2].shape[0] == self.batch.size and found[2].dim() >= 2]
         self.require(bool(layers) and self.batch.size > 2)
         return layers[len(layers) // 2]
@@ -157,7 +157,7 @@ class Case:
     # --- data ---
 
     def columns(self, name: str = "loader") -> dict[Any, torch.Tensor]:
-        """Give the whole data set of a loader as columns, by the batch's own keys."""
+        """Return the whole data set of a loader as columns, by the batch's own keys."""
         loader = self.setup.get(name)
         self.require(isinstance(loader, DataLoader) and hasattr(loader.dataset, "__getitem__"))
         if isinstance(loader.dataset, TensorDataset):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import Sampler, TensorDataset
 
-from nbdebug.subject.loss import main_output
+from nbdebug.setup.loss import main_output
 from tests.mutants import fault
 from tests.mutants.case import Case, Rows
 from tests.zoo.samples import seeded
@@ -40,18 +40,18 @@ def infinite_target(case: Case) -> None:
     case.change([case.target_key], spoil, val=False)
 
 
-@fault("unnormalised-inputs")
+@fault("unnormalized-inputs")
 def inputs_times_255(case: Case) -> None:
     """The division by 255 was forgotten."""
     keys = case.input_keys
     before = case.output
     case.require(all(float(case.columns()[key].std()) < 5 for key in keys))
     after = main_output(case.run(case.batch.map_inputs(lambda _, t: 255 * t if t.is_floating_point() else t)))
-    case.require(after is not None and float((after - before).norm()) > 3 * float(before.norm()))  # does not normalise
+    case.require(after is not None and float((after - before).norm()) > 3 * float(before.norm()))  # does not normalize
     case.change(keys, lambda values: 255 * values)
 
 
-@fault("feature-scales-apart", "unnormalised-inputs")
+@fault("feature-scales-differ", "unnormalized-inputs")
 def one_column_in_other_units(case: Case) -> None:
     """One column is in millimetres and the others are in kilometres."""
     key = _table(case)
@@ -71,7 +71,7 @@ def one_column_in_other_units(case: Case) -> None:
 
 
 def _table(case: Case) -> Any:
-    """Give the key of an input that is a table of real numbers."""
+    """Return the key of an input that is a table of real numbers."""
     key = case.input_keys[0]
     column = case.columns()[key]
     case.require(column.dim() == 2 and column.shape[1] >= 4 and float(column[:, 2].std()) > 0.1)
@@ -227,7 +227,7 @@ class Editing(Rows):
         return sample if isinstance(next(iter(sample)), str) else tuple(sample.values())
 
 
-@fault("data-changed-by-reading")
+@fault("preprocessing-mutates-data")
 def transform_in_place(case: Case) -> None:
     """Reading a sample changes it."""
     case.require(bool(case.input_keys))
@@ -300,7 +300,7 @@ def targets_in_small_units(case: Case) -> None:
     case.change([case.target_key], lambda values: 1e5 + 2e4 * values)
 
 
-@fault("target-shape-mismatch", "forward-fails")
+@fault("incompatible-target-shape", "forward-fails")
 def target_without_its_column(case: Case) -> None:
     """Targets of shape (N,) against outputs of shape (N, 1)."""
     case.require(case.is_regression and case.target.dim() == 2 and case.target.shape[1] == 1)
@@ -315,7 +315,7 @@ def loader_without_batches(case: Case) -> None:
 
 @fault("extreme-batch-size", "batchnorm-misused", "forward-fails")
 def batches_of_one_with_batchnorm(case: Case) -> None:
-    """Batch normalisation over one sample."""
+    """Batch normalization over one sample."""
     case.require(any("BatchNorm" in type(m).__name__ and m.training for m in case.model.modules()))
     case.feed(case.columns(), batch_size=1)
 

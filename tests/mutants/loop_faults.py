@@ -31,13 +31,13 @@ def rate_divided_by_100000(case: Case) -> None:
 
 
 def _plain_pairs(case: Case) -> None:
-    """Give up unless a batch is an input and a target and the loop is the plain one."""
+    """Return up unless a batch is an input and a target and the loop is the plain one."""
     case.require_plain()
     case.require(isinstance(case.batch.raw, (list, tuple)) and len(case.batch.raw) == 2)
     case.require(not isinstance(case.setup["optimizer"], torch.optim.LBFGS))
 
 
-@fault("gradients-accumulate")
+@fault("accumulated-gradients")
 def zero_grad_forgotten(case: Case) -> None:
     """Gradients add up for ever."""
     _plain_pairs(case)

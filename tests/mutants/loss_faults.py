@@ -32,11 +32,11 @@ def softmax_by_hand(case: Case) -> None:
     case.require(isinstance(case.loss_fn, nn.CrossEntropyLoss) and case.is_classification)
     dim = _class_dim(case)
 
-    def normalise(output: torch.Tensor) -> torch.Tensor:
+    def normalize(output: torch.Tensor) -> torch.Tensor:
         scores = (output - output.amax(dim, keepdim=True)).exp()
         return scores / scores.sum(dim, keepdim=True)
 
-    edited(case.model, after=normalise)
+    edited(case.model, after=normalize)
 
 
 @fault("sigmoid-before-bce-with-logits")

@@ -47,8 +47,8 @@ def view_instead_of_transpose(case: Case) -> str:
 
 
 @fault("batch-mixing")
-def centred_over_the_batch(case: Case) -> str:
-    """A normalisation by hand over dimension 0."""
+def centered_over_the_batch(case: Case) -> str:
+    """A normalization by hand over dimension 0."""
     path, layer, _ = case.hidden()
     edited(layer, before=lambda x: x - x.mean(0))
     return path
@@ -145,7 +145,7 @@ def _weights(case: Case, least: int = 2) -> list[nn.Parameter]:
     return [layer.weight for _, layer, _ in layers]
 
 
-@fault("symmetric-initialisation", "outputs-identical")
+@fault("symmetric-initialization", "outputs-identical")
 def all_weights_zero(case: Case) -> None:
     """Everything begins at zero."""
     _weights(case)
@@ -154,14 +154,14 @@ def all_weights_zero(case: Case) -> None:
             parameter.zero_()
 
 
-@fault("symmetric-initialisation", "initialisation-off-scale")
+@fault("symmetric-initialization", "initialization-off-scale")
 def all_weights_alike(case: Case) -> None:
     """Every weight begins at the same number."""
     for weight in _weights(case):
         nn.init.constant_(weight, 0.05)
 
 
-@fault("initialisation-off-scale", "activations-off-scale", "exploding-gradients", "saturated-units")
+@fault("initialization-off-scale", "activations-off-scale", "exploding-gradients", "saturated-units")
 def weights_times_100(case: Case) -> None:
     """Weights drawn with the wrong spread."""
     weights = _weights(case)
@@ -171,7 +171,7 @@ def weights_times_100(case: Case) -> None:
             weight.mul_(100)
 
 
-@fault("initialisation-off-scale", "vanishing-gradients", "activations-off-scale")
+@fault("initialization-off-scale", "vanishing-gradients", "activations-off-scale")
 def weights_divided_by_1000(case: Case) -> None:
     """Weights so small that nothing passes."""
     weights = _weights(case, least=3)
@@ -215,7 +215,7 @@ def activations_removed(case: Case) -> None:
 
 
 def _before(case: Case, activation: str) -> tuple[str, nn.Module]:
-    """Give the layer whose output the activation receives."""
+    """Return the layer whose output the activation receives."""
     calls = [found for found in case.called(nn.Module) if not list(found[1].children())]
     index = [path for path, _, _ in calls].index(activation)
     case.require(index > 0 and isinstance(calls[index - 1][1], nn.Linear) and hasattr(calls[index - 1][1], "bias"))
@@ -232,7 +232,7 @@ def relu_that_never_fires(case: Case) -> tuple[str, ...]:
     return (path, place)
 
 
-@fault("saturated-units", "initialisation-off-scale")
+@fault("saturated-units", "initialization-off-scale")
 def saturated_from_the_start(case: Case) -> tuple[str, ...]:
     """Weights so large that tanh or sigmoid stand at their ends."""
     path, _ = _activation(case, nn.Tanh, nn.Sigmoid)

@@ -22,7 +22,7 @@ def log_of_a_negative_number(case: Case) -> tuple[str, ...]:
 
 @fault("non-finite-forward")
 def division_by_zero(case: Case) -> tuple[str, ...]:
-    """A normalisation by a sum that is zero."""
+    """A normalization by a sum that is zero."""
     path, layer, _received = case.hidden()
     edited(layer, after=lambda x: x / (x - x).sum(-1, keepdim=True))
     return (path,)
@@ -62,7 +62,7 @@ def looks_one_step_ahead(case: Case) -> tuple[str, ...] | None:
     return (found[0][0],)
 
 
-@fault("eval-not-deterministic")
+@fault("nondeterministic-eval")
 def dropout_that_stays_on(case: Case) -> tuple[str, ...]:
     """Dropout by the function, which does not know about modes."""
     path, layer, _ = case.hidden()
@@ -105,7 +105,7 @@ def half_of_the_columns_cut_off(case: Case) -> None:
     edited(case.model, before=half)
 
 
-@fault("batch-size-hardwired", "forward-fails")
+@fault("hardcoded-batch-size", "forward-fails")
 def fixed_number_of_samples(case: Case) -> None:
     """A view with the batch size written into it."""
     _path, layer, received = case.hidden()
@@ -116,7 +116,7 @@ def fixed_number_of_samples(case: Case) -> None:
 
 @fault("batchnorm-misused", "train-eval-gap")
 def statistics_never_updated(case: Case) -> tuple[str, ...]:
-    """Batch normalisation with a momentum of zero."""
+    """Batch normalization with a momentum of zero."""
     norms = [(p, m) for p, m in case.model.named_modules() if "BatchNorm" in type(m).__name__ and m.training]
     case.require(bool(norms) and all(bool((m.running_mean == 0).all()) for _, m in norms))
     for _, norm in norms:
@@ -129,7 +129,7 @@ class Upside(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Give the positive part."""
+        """Return the positive part."""
         ctx.save_for_backward(x)
         return x.clamp(min=0)
 
@@ -182,7 +182,7 @@ def step_in_eval_mode(case: Case) -> None:
     case.setup["train_step"] = train_step
 
 
-@fault("vanishing-gradients", "saturated-units", "activations-off-scale", "initialisation-off-scale")
+@fault("vanishing-gradients", "saturated-units", "activations-off-scale", "initialization-off-scale")
 def twelve_sigmoids_in_a_row(case: Case) -> None:
     """A deep stack of sigmoids where one layer was."""
     path, layer, received = case.hidden()

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Images, Lines, Table
-from nbdebug.finding import Finding, Place, Remedy, Result, Verification
+from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Table
+from nbdebug.core.finding import Finding, Place, Remedy, Result, Verification
 from nbdebug.report import Report
 
 
@@ -48,7 +48,7 @@ def hostile(payloads: Sequence[str], *, every_exhibit: bool = True) -> Report:
     return Report(
         findings,
         results,
-        subject={"model": payloads[0], **{text: text for text in payloads}},
+        setup={"model": payloads[0], **{text: text for text in payloads}},
         notes=list(payloads),
         timings=dict.fromkeys(payloads, 1.0),
         environment={text: text for text in payloads} | {"seed": payloads[0], "nbdebug": payloads[0]},

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from nbdebug.exhibit import Bars, HistogramGrid, Images, Lines, Table
-from nbdebug.finding import Finding, Patch, Remedy, Result
+from nbdebug.charts import Bars, HistogramGrid, Images, Lines, Table
+from nbdebug.core.finding import Finding, Patch, Remedy, Result
+from nbdebug.core.verification import Contest, Verification
 from nbdebug.report import Report
-from nbdebug.verification import Contest, Verification
 
 LAYERS = [f"encoder.layers.{i // 4}.{('query', 'key', 'value', 'out')[i % 4]}" for i in range(100)]
 
@@ -76,7 +76,7 @@ def cause() -> Finding:
             verified().remedy,
             Remedy("Or keep the softmax and take its logarithm.", "loss_fn = nn.NLLLoss()  # with log_softmax outputs"),
         ),
-        explains=("batch-not-memorised", "learning-rate-too-low"),
+        explains=("cannot-overfit-batch", "learning-rate-too-low"),
         exhibit=lines(),
         check="softmax-before-cross-entropy",
         verifications=[verified()],
@@ -98,11 +98,11 @@ def small() -> Report:
                 "threshold": 1000,
                 "source": "Glorot and Bengio 2010",
             },
-            remedies=(Remedy("Add residual connections or normalisation.", "x = x + self.block(self.norm(x))"),),
+            remedies=(Remedy("Add residual connections or normalization.", "x = x + self.block(self.norm(x))"),),
             exhibit=bars(),
             check="vanishing-gradients",
         ),
-        Finding("The loss on one batch is still 2.30.", "model", "bug", {"loss": 2.3}, check="batch-not-memorised"),
+        Finding("The loss on one batch is still 2.30.", "model", "bug", {"loss": 2.3}, check="cannot-overfit-batch"),
         Finding(
             "Ten times the rate learns faster.", "optimizer", "suspect", {"rate": 3e-4}, check="learning-rate-too-low"
         ),
@@ -124,7 +124,7 @@ def small() -> Report:
     return Report(
         findings,
         [*found, *others],
-        subject={"model": "VisionTransformer", "parameters": 5_717_416, "device": "cpu", "loss": "CrossEntropyLoss"},
+        setup={"model": "VisionTransformer", "parameters": 5_717_416, "device": "cpu", "loss": "CrossEntropyLoss"},
         notes=["The optimizer was assumed: Adam with a rate of 0.0003."],
         timings={"short_run": 4.2, "overfit_one_batch": 3.1, "first_pass": 0.2},
         environment={"nbdebug": "0.1.0", "torch": "2.13.0", "python": "3.12.1", "system": "Linux x86_64", "seed": "0"},
@@ -137,4 +137,4 @@ def healthy() -> Report:
     """A report in which nothing was found."""
     whole = small()
     results = [Result(result.check, "clean") for result in whole.results]
-    return Report([], results, whole.subject, [], whole.timings, whole.environment, 5.0, whole.made)
+    return Report([], results, whole.setup, [], whole.timings, whole.environment, 5.0, whole.made)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import nbdebug
+from nbdebug.core.finding import Finding, Result
 from nbdebug.errors import BadInput
-from nbdebug.finding import Finding, Result
 from nbdebug.report import Report
 from nbdebug.report.markdown import as_summary
 from tests.report.hostile import hostile
@@ -130,7 +130,7 @@ def test_the_summary_is_short_and_complete(tmp_path: Path) -> None:
         "head.1",
         "2.301",
         "```python",
-        "batch-not-memorised",
+        "cannot-overfit-batch",
         "vanishing-gradients",
         "no validation loader",
         "seed 0",

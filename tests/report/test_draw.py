@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nbdebug.exhibit import Bars, Exhibit, HistogramGrid, Images, Lines, Table
-from nbdebug.report.draw import as_png, as_svg
-from nbdebug.report.drawing.lines import lines as drawn_lines
-from nbdebug.report.drawing.lines import thinned
-from nbdebug.report.drawing.scale import scale_over
-from nbdebug.report.drawing.sheet import Words, width_of
+from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Table
+from nbdebug.charts.draw import as_png, as_svg
+from nbdebug.charts.drawing.lines import lines as drawn_lines
+from nbdebug.charts.drawing.lines import thinned
+from nbdebug.charts.drawing.scale import scale_over
+from nbdebug.charts.drawing.sheet import Words, width_of
 from tests.report.hostile import exhibits
 from tests.report.payloads import PAYLOADS
 from tests.report.samples import bars, histograms, images, lines, table
@@ -44,7 +44,7 @@ ODD = {
     "huge curve": Lines((("a", (0.0, 1.0), (-1.7e308, 1.7e308)),)),
     "empty histogram": HistogramGrid(("a",), (0.0, 1.0), ((0.0,),)),
     "unequal histograms": HistogramGrid(("a", "b"), (0.0, 1.0, 2.0), ((1.0,), (1.0, NAN))),
-    "colour": Images((np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6, 1), np.uint8), np.zeros((2, 2)))),
+    "color": Images((np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6, 1), np.uint8), np.zeros((2, 2)))),
     "no pixels": Images((np.zeros((0, 0), np.uint8),)),
     "many pictures": Images((np.zeros((4, 4), np.uint8),) * 40, ("x",) * 40),
 }
@@ -141,7 +141,7 @@ def test_hostile_labels_stay_words(text: str) -> None:
 def test_drawing_does_not_load_matplotlib() -> None:
     code = (
         "import sys; sys.path.insert(0, '.'); from tests.report.samples import bars, lines;"
-        "from nbdebug.report.draw import as_png, as_svg; as_png(bars()); as_svg(lines(), 'x');"
+        "from nbdebug.charts.draw import as_png, as_svg; as_png(bars()); as_svg(lines(), 'x');"
         "assert not {'matplotlib', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

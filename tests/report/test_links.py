@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdebug.finding import Finding, Place, Result
+from nbdebug.core.finding import Finding, Place, Result
 from nbdebug.report import Report
 from nbdebug.report.links import link_to
 from nbdebug.report.page import as_fragment

@@ -7,8 +7,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from nbdebug.explanation import explain
-from nbdebug.finding import Finding, Result
+from nbdebug.core.finding import Finding, Result
+from nbdebug.engine.explanation import explain
 from nbdebug.report import Report
 from nbdebug.report.notebook import PICTURE_BYTES, as_notebook
 from tests.report.hostile import hostile

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdebug.exhibit import Bars
-from nbdebug.finding import Finding, Result
+from nbdebug.charts import Bars
+from nbdebug.core.finding import Finding, Result
 from nbdebug.report import Report, words
 from nbdebug.report.page import as_fragment, as_page
 from tests.report.hostile import hostile
@@ -43,8 +43,8 @@ def test_the_page_says_everything_in_reading_order() -> None:
 def test_symptoms_are_folded_under_their_cause_only() -> None:
     page = as_page(small())
     cause = page[page.index('<section id="cause"') : page.index('<section id="others"')]
-    assert "batch-not-memorised" in cause and "Explained by" in cause
-    assert "batch-not-memorised" not in page[page.index('<section id="others"') : page.index('<section id="run"')]
+    assert "cannot-overfit-batch" in cause and "Explained by" in cause
+    assert "cannot-overfit-batch" not in page[page.index('<section id="others"') : page.index('<section id="run"')]
 
 
 def test_the_page_asks_for_nothing_and_its_policy_forbids_it() -> None:
@@ -86,7 +86,7 @@ def test_no_form_names_folders(tmp_path: Path, ending: str) -> None:
     finding = Finding(f"raised in {secret}", secret, evidence={"path": secret, secret: [secret]}, check="x",
                       exhibit=Bars((secret,), (1.0,), title=secret))  # fmt: skip
     results = [Result("x", "found", (finding,)), Result("y", "crashed", reason=f'File "{secret}", line 3')]
-    report = Report([finding], results, subject={"model": secret}, notes=[secret], environment={"python": secret})
+    report = Report([finding], results, setup={"model": secret}, notes=[secret], environment={"python": secret})
     text = report.save(tmp_path / f"x.{ending}").read_text(encoding="utf-8")
     assert "alice" not in text and "acme" not in text
     assert "train.py" in text

@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import nbdebug
-from nbdebug.exhibit import Images, Lines, Table
-from nbdebug.finding import Finding, Result
+from nbdebug.charts import Images, Lines, Table
+from nbdebug.core.finding import Finding, Result
 from nbdebug.report import Report
 
 ENDINGS = ("html", "ipynb", "json", "md", "sarif")
@@ -21,7 +21,7 @@ NAME = "JaneDoe4711"
 
 
 def forms(report: Report, folder: Path, **options: Any) -> dict[str, str]:
-    """Give every form in which a report leaves the machine, and what a notebook keeps of it."""
+    """Return every form in which a report leaves the machine, and what a notebook keeps of it."""
     saved = {e: report.save(folder / f"x.{e}", **options).read_text(encoding="utf-8") for e in ENDINGS}
     return saved | {"repr": repr(report), "pretty": pretty(report.findings), **report._repr_mimebundle_()}
 

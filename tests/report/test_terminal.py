@@ -1,4 +1,4 @@
-"""The report in a terminal: colour where it is one, every line within its width."""
+"""The report in a terminal: color where it is one, every line within its width."""
 
 import os
 import pty
@@ -24,7 +24,7 @@ def test_every_line_fits(width: int) -> None:
         "softmax-before-cross-entropy",
         "head.1",
         "nn.Linear(64, 10)",
-        "batch-not-memorised",
+        "cannot-overfit-batch",
         "skipped",
         "crashed",
     ):
@@ -44,7 +44,7 @@ def test_a_healthy_report_is_short() -> None:
     assert len(str(healthy()).splitlines()) <= 4
 
 
-def test_colour_only_where_it_is_a_terminal() -> None:
+def test_color_only_where_it_is_a_terminal() -> None:
     piped = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True).stdout
     assert "\x1b[" not in piped and "softmax-before-cross-entropy" in piped
     reader, writer = pty.openpty()

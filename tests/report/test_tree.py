@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.decision_tree import questions, symptoms, whole_tree
-from nbdebug.decision_tree.states import ICONS
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
+from nbdebug.engine.decision_tree import questions, symptoms, whole_tree
+from nbdebug.engine.decision_tree.states import ICONS
 from tests import loops
 from tests.zoo.tabular import digits
 

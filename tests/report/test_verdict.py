@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdebug.finding import LeftOut, Result
+from nbdebug.core.finding import LeftOut, Result
 from nbdebug.report import Report
 from nbdebug.report.page import as_fragment, part_fragment, result_fragments
 from nbdebug.report.terminal import as_text

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdebug.finding import Result
+from nbdebug.core.finding import Result
+from nbdebug.core.text import clean_text, figure, redacted, shortened
 from nbdebug.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import clean_text, figure, not_seen, redacted, shortened
+from nbdebug.report.words import not_seen
 from tests.report.samples import healthy, small
 
 
@@ -53,7 +54,7 @@ def test_what_is_no_path_stays(text: str) -> None:
 
 
 def test_the_home_of_the_person_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nbdebug.report import words
+    from nbdebug.core import text as words
 
     monkeypatch.setattr(Path, "home", lambda: Path("/srv/people/alice"))
     words._home.cache_clear()

@@ -1,6 +1,6 @@
 """A fingerprint of everything of the user's: if two of them are equal, nothing was changed.
 
-It is written apart from `nbdebug.twin.witness`, so that neither hides a mistake of the other.
+It is written apart from `nbdebug.sandbox.state_snapshot`, so that neither hides a mistake of the other.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from nbdebug.errors import BadInput, NbdebugError, TwinRefused
-from nbdebug.registry import ProbeSpec, registry
-from nbdebug.session import Session
-from nbdebug.subject import Subject
+from nbdebug.core.registry import ProbeSpec, registry
+from nbdebug.engine.session import Session
+from nbdebug.errors import BadInput, NbdebugError, SandboxRefused
+from nbdebug.setup import Setup
 from tests.trust.fingerprint import difference, fingerprint
 from tests.trust.setups import Case, all_cases, loader
 
@@ -58,7 +58,7 @@ KINDS = (("RuntimeError",), ("MemoryError", "OutOfMemoryError"), ("KeyboardInter
 
 
 def one_of_each(turn: int) -> list[str]:
-    """Give one fault of each kind: an error, a lack of memory, an interrupt; other ones each turn."""
+    """Return one fault of each kind: an error, a lack of memory, an interrupt; other ones each turn."""
     return [kind[turn % len(kind)] for kind in KINDS]
 
 
@@ -126,7 +126,7 @@ def _examine(case: Case, tally: Tally, faults: list[str] | None, places: int, pr
             tally.differences.extend(f"{case.name} · {what} · {line}" for line in lines)
 
         try:
-            session = Session(Subject(**arguments, sweep_samples=64, sweep_seconds=1.0))
+            session = Session(Setup(**arguments, sweep_samples=64, sweep_seconds=1.0))
         except BadInput:
             tally.refused += 1
             compare("refused")
@@ -180,7 +180,7 @@ def _specs(probes: list[str] | None) -> list[ProbeSpec]:
 def _gather(session: Session, spec: ProbeSpec) -> None:
     try:
         session.gather(spec.yields)
-    except (NbdebugError, KeyboardInterrupt, TwinRefused):
+    except (NbdebugError, KeyboardInterrupt, SandboxRefused):
         pass
     finally:
         session.control.reset()
@@ -198,7 +198,7 @@ def warm_up() -> None:
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        session = Session(Subject(torch.nn.Linear(6, 3), loader(), sweep_samples=64))
+        session = Session(Setup(torch.nn.Linear(6, 3), loader(), sweep_samples=64))
         for spec in _specs(None):
             with session.control.limit(0.1):
                 _gather(session, spec)

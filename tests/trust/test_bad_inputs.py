@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import nbdebug
-from nbdebug.errors import UNCHANGED, BadInput, TwinRefused
+from nbdebug.errors import UNCHANGED, BadInput, SandboxRefused
 from tests.trust.fingerprint import difference, fingerprint
 from tests.trust.setups import adam, loader, mlp, rows
 
@@ -158,7 +158,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def refusal(call: Callable[[], Any]) -> nbdebug.NbdebugError:
     """Call, and give the error that it has to raise, after a look at its form."""
-    with pytest.raises((BadInput, TwinRefused)) as caught:
+    with pytest.raises((BadInput, SandboxRefused)) as caught:
         call()
     error = caught.value
     said = str(error)
@@ -192,7 +192,7 @@ def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that does not fit twice is refused with numbers."""
     memory = psutil.virtual_memory()._replace(available=500)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-    monkeypatch.setattr("nbdebug.twin.copying.TRIFLE", 0)
+    monkeypatch.setattr("nbdebug.sandbox.copying.TRIFLE", 0)
     before = fingerprint(MODEL, LOADER)
     said = str(refusal(lambda: nbdebug.diagnose(MODEL, LOADER, progress=False)))
     assert said.startswith("model: it holds ") and "500 bytes is free" in said

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from nbdebug.registry import registry
+from nbdebug.core.registry import registry
 from tests.trust.fingerprint import difference, fingerprint
 from tests.trust.matrix import FAULTS, Tally, examine
 from tests.trust.setups import Case, all_cases, mlp

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import nbdebug
-from nbdebug.control import Control
+from nbdebug.core.control import Control
 from tests.trust.fingerprint import _digest
 from tests.trust.trainings import TRAININGS
 
 MOMENTS = ("before", "mid-epoch", "between epochs", "after")
 QUICK = ("adamw", "accumulation", "own_generators", "frozen_batchnorm", "iterable")
-FEW = ["forward-fails", "batch-mixing", "initial-loss-off", "batch-not-memorised"]
+FEW = ["forward-fails", "batch-mixing", "initial-loss-off", "cannot-overfit-batch"]
 _reference: dict[str, dict[str, Any]] = {}
 
 
@@ -35,7 +35,7 @@ def train(name: str, look_at: dict[str, Any]) -> dict[str, Any]:
 
 
 def ended_with(setup: dict[str, Any]) -> dict[str, Any]:
-    """Give the bits of the weights, of the optimizer's state and of the generators."""
+    """Return the bits of the weights, of the optimizer's state and of the generators."""
     end = {f"model {key}": _digest(value) for key, value in setup["model"].state_dict().items()}
     for index, entry in setup["optimizer"].state_dict()["state"].items():
         tensors = {key: value for key, value in entry.items() if isinstance(value, torch.Tensor)}
@@ -69,7 +69,7 @@ def interrupted(setup: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int 
 
 
 def reference(name: str) -> dict[str, Any]:
-    """Give what a training ends with when nobody looks."""
+    """Return what a training ends with when nobody looks."""
     if name not in _reference:
         _reference[name] = train(name, {})
         assert train(name, {}) == _reference[name], "this training is not reproducible by itself"

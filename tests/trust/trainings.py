@@ -56,7 +56,7 @@ def run(
 
 
 def dropout_net() -> nn.Sequential:
-    """Give a network whose training draws random numbers and keeps statistics."""
+    """Return a network whose training draws random numbers and keeps statistics."""
     return mlp(nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3))
 
 

@@ -1,7 +1,7 @@
 """Faulty set-ups written apart from the checks, each in a style of its own: the benchmark's blind trial.
 
-Unlike a patient, a set-up here was not written to be found by a check; `accepted` are the ids whose finding would tell
-its author what is wrong, and `where` the places that would be right to name.
+Unlike a failing example, a set-up here was not written to be found by a check; `accepted` are the ids whose finding
+would tell its author what is wrong, and `where` the places that would be right to name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.clinic import Make
+from tests.examples import Make
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def unseen(*accepted: str, where: str | tuple[str, ...] | None = None) -> Callab
 
 
 def all_unseen() -> list[Unseen]:
-    """Give every faulty set-up of the blind trial."""
+    """Return every faulty set-up of the blind trial."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return UNSEEN

@@ -26,7 +26,7 @@ class Digits(Dataset[Any]):
         return len(self.images)
 
     def __getitem__(self, index: int) -> Any:
-        """Give an image and its label."""
+        """Return an image and its label."""
         return self.change(self.images, self.labels, index)
 
 
@@ -48,7 +48,7 @@ def index_not_used() -> dict[str, Any]:
     return digit_setup(lambda images, labels, index: plain(images, labels, 0))
 
 
-@unseen("unnormalised-inputs")
+@unseen("unnormalized-inputs")
 def bytes_as_they_are() -> dict[str, Any]:
     """Bytes from 0 to 255, turned to floats and no more."""
 
@@ -81,7 +81,7 @@ def labels_from_minus_one() -> dict[str, Any]:
 
 
 @unseen("labels-unrelated-to-inputs")
-def labels_of_the_neighbour() -> dict[str, Any]:
+def labels_of_the_neighbor() -> dict[str, Any]:
     """The collate function pairs every image with the label of the one before."""
 
     def collate(samples: list[Any]) -> Any:
@@ -110,16 +110,16 @@ def validation_divided_twice() -> dict[str, Any]:
 
 
 @unseen("misread-image-layout")
-def colours_by_view() -> dict[str, Any]:
-    """Height, width, colour are read as colour, height, width by `view`."""
+def colors_by_view() -> dict[str, Any]:
+    """Height, width, color are read as color, height, width by `view`."""
 
-    def coloured(images: Any, labels: Any, index: int) -> Any:
-        grey = torch.tensor(images[index] / 16, dtype=torch.float32).repeat_interleave(2, 0).repeat_interleave(2, 1)
+    def colored(images: Any, labels: Any, index: int) -> Any:
+        gray = torch.tensor(images[index] / 16, dtype=torch.float32).repeat_interleave(2, 0).repeat_interleave(2, 1)
         tint = torch.rand(3, generator=seeded(index)) * 0.6 + 0.4
-        picture = grey[..., None] * tint  # 16 × 16 × 3
+        picture = gray[..., None] * tint  # 16 × 16 × 3
         return picture.contiguous().view(3, 16, 16), int(labels[index])
 
-    made = digit_setup(coloured)
+    made = digit_setup(colored)
     made["model"][0] = nn.Conv2d(3, 12, 3, padding=1)
     made["optimizer"] = torch.optim.Adam(made["model"].parameters(), lr=3e-3)
     return made
@@ -184,7 +184,7 @@ def oversampled_before_the_split() -> dict[str, Any]:
     return setup(model, split(rows[keep], labels[keep]), nn.CrossEntropyLoss())
 
 
-@unseen("feature-scales-apart", "unnormalised-inputs")
+@unseen("feature-scales-differ", "unnormalized-inputs")
 def wine_as_measured() -> dict[str, Any]:
     """Proline in the thousands beside hue below one."""
     rows, labels = load_wine(return_X_y=True)

@@ -67,13 +67,13 @@ def summed_divergence(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tenso
     return F.mse_loss(again, x.flatten(1)) + divergence
 
 
-@unseen("loss-terms-unbalanced", "learns-without-inputs", "inputs-ignored", "outputs-identical")
+@unseen("loss-terms-unbalanced", "model-ignores-inputs", "inputs-ignored", "outputs-identical")
 def code_that_says_nothing() -> dict[str, Any]:
     """The divergence outweighs the picture: the posterior collapses."""
     return setup(Vae(), split(*digit_images()), compute_loss=summed_divergence, lr=2e-3)
 
 
-@unseen("unnormalised-inputs", "activations-off-scale", "learning-rate-too-low", "constant-inputs")
+@unseen("unnormalized-inputs", "activations-off-scale", "learning-rate-too-low", "constant-inputs")
 def divided_twice() -> dict[str, Any]:
     """Pixels between 0 and 1, divided by 255 once more."""
     images, labels = digit_images()
@@ -100,7 +100,7 @@ def pictures_shuffled_alone() -> dict[str, Any]:
 
 @unseen("split-shift")
 def validation_as_read() -> dict[str, Any]:
-    """Only the training data are normalised."""
+    """Only the training data are normalized."""
     train, val = split(*digit_images())
     images = train.dataset.tensors[0]
     made: Any = [((image - images.mean()) / images.std(), label) for image, label in train.dataset]
@@ -133,12 +133,12 @@ class SwappedTriplets(Triplets):
     """The two others are the wrong way round."""
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Give the stranger in the place of the kin."""
+        """Return the stranger in the place of the kin."""
         anchor, kin, stranger = super().__getitem__(index)
         return anchor, stranger, kin
 
 
-@unseen("batch-not-memorised", "labels-unrelated-to-inputs", "worse-than-baseline", "loss-sign-flipped", "loss-flat")
+@unseen("cannot-overfit-batch", "labels-unrelated-to-inputs", "worse-than-baseline", "loss-sign-flipped", "loss-flat")
 def strangers_drawn_near() -> dict[str, Any]:
     """Positive and negative are exchanged."""
     rows, labels = digit_rows()

@@ -63,7 +63,7 @@ class HeadsInADict(nn.Module):
         self.heads = {"digit": nn.Linear(64, 10), "even": nn.Linear(64, 2)}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the scores of both questions."""
+        """Return the scores of both questions."""
         return torch.cat([head(self.trunk(x)) for head in self.heads.values()], 1)
 
 
@@ -84,7 +84,7 @@ def entropy_by_hand(p: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 @unseen(
-    "non-finite-loss", "non-finite-backward", "unnormalised-inputs", "feature-scales-apart", "saturated-units",
+    "non-finite-loss", "non-finite-backward", "unnormalized-inputs", "feature-scales-differ", "saturated-units",
     "activations-off-scale",
 )  # fmt: skip
 def logarithm_of_a_full_sigmoid() -> dict[str, Any]:
@@ -93,9 +93,9 @@ def logarithm_of_a_full_sigmoid() -> dict[str, Any]:
     return setup(model, split(*raw_cancer(), batch_size=32), entropy_by_hand)
 
 
-@unseen("activations-off-scale", "exploding-gradients", "initial-loss-off", "initialisation-off-scale")
-def sums_over_neighbours() -> dict[str, Any]:
-    """Eight rounds in which neighbours are added up and never averaged."""
+@unseen("activations-off-scale", "exploding-gradients", "initial-loss-off", "initialization-off-scale")
+def sums_over_neighbors() -> dict[str, Any]:
+    """Eight rounds in which neighbors are added up and never averaged."""
     return graphs(GraphNet(rounds=8, mean=False))
 
 
@@ -109,7 +109,7 @@ class AverageTakenBack(Averaged):
         return loss
 
 
-@unseen("step-never-taken", "learning-rate-too-low", "update-ratio-off", "loss-flat", "batch-not-memorised")
+@unseen("step-never-taken", "learning-rate-too-low", "update-ratio-off", "loss-flat", "cannot-overfit-batch")
 def average_taken_back() -> dict[str, Any]:
     """The slow weights replace the fast ones: a hundredth of each step is left."""
     model = deep(64, 10)
@@ -135,7 +135,7 @@ def forgotten_parentheses(model: nn.Module, batch: Any, loss_fn: Any, optimizer:
     return loss
 
 
-@unseen("gradients-accumulate")
+@unseen("accumulated-gradients")
 def zero_grad_named_only() -> dict[str, Any]:
     """`optimizer.zero_grad` without its parentheses."""
     model = deep(10, 1)

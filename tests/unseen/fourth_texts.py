@@ -132,7 +132,7 @@ def window_too_long() -> dict[str, Any]:
     return setup(Forecaster(1), data, nn.MSELoss(), 5e-3, train_step=clipped_step)
 
 
-@unseen("target-shape-mismatch")
+@unseen("incompatible-target-shape")
 def series_without_its_column() -> dict[str, Any]:
     """(N, 1) against (N,)."""
     series = waves()

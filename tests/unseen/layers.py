@@ -59,7 +59,7 @@ def share_to_keep_as_share_to_drop() -> dict[str, Any]:
     return setup(Thin(), split(*digit_rows()), nn.CrossEntropyLoss())
 
 
-@unseen("symmetric-initialisation", "initialisation-off-scale")
+@unseen("symmetric-initialization", "initialization-off-scale")
 def ones_everywhere() -> dict[str, Any]:
     """Every matrix begins at a hundredth of ones."""
     model = conv_net()
@@ -68,7 +68,7 @@ def ones_everywhere() -> dict[str, Any]:
     return setup(model, split(*digit_images()), nn.CrossEntropyLoss())
 
 
-@unseen("vanishing-gradients", "saturated-units", "activations-off-scale", "initialisation-off-scale")
+@unseen("vanishing-gradients", "saturated-units", "activations-off-scale", "initialization-off-scale")
 def ten_sigmoids() -> dict[str, Any]:
     """A deep stack of sigmoids."""
     layers = [part for _ in range(9) for part in (nn.Linear(32, 32), nn.Sigmoid())]
@@ -77,7 +77,7 @@ def ten_sigmoids() -> dict[str, Any]:
 
 
 @unseen(
-    "initialisation-off-scale", "activations-off-scale", "exploding-gradients", "saturated-units", "initial-loss-off"
+    "initialization-off-scale", "activations-off-scale", "exploding-gradients", "saturated-units", "initial-loss-off"
 )
 def unit_spread_in_wide_layers() -> dict[str, Any]:
     """`normal_(std=1)` whatever the width."""
@@ -87,7 +87,7 @@ def unit_spread_in_wide_layers() -> dict[str, Any]:
     return setup(model, split(*digit_rows()), nn.CrossEntropyLoss(), lr=1e-3)
 
 
-@unseen("initialisation-off-scale", "vanishing-gradients", "activations-off-scale")
+@unseen("initialization-off-scale", "vanishing-gradients", "activations-off-scale")
 def weights_of_a_thousandth() -> dict[str, Any]:
     """`normal_(std=0.001)` in five layers."""
     layers = [part for _ in range(4) for part in (nn.Linear(48, 48), nn.GELU())]
@@ -99,8 +99,8 @@ def weights_of_a_thousandth() -> dict[str, Any]:
 
 @unseen(
     "dead-units",
-    "initialisation-off-scale",
-    "symmetric-initialisation",
+    "initialization-off-scale",
+    "symmetric-initialization",
     "outputs-identical",
     where=("0", "1", "0.weight"),
 )

@@ -68,7 +68,7 @@ def with_step(step: Any) -> dict[str, Any]:
     return setup(model, split(*cancer(), batch_size=32), nn.BCEWithLogitsLoss(), optimizer=optimizer, train_step=step)
 
 
-@unseen("gradients-accumulate")
+@unseen("accumulated-gradients")
 def gradients_never_cleared() -> dict[str, Any]:
     """`zero_grad` on the wrong thing: a list of gradients that is thrown away."""
 
@@ -166,7 +166,7 @@ def validated_and_never_back() -> dict[str, Any]:
     return setup(model, split(*digit_rows()), nn.CrossEntropyLoss(), train_step=step)
 
 
-@unseen("loss-terms-unbalanced", "initial-loss-off", "batch-not-memorised", "worse-than-baseline")
+@unseen("loss-terms-unbalanced", "initial-loss-off", "cannot-overfit-batch", "worse-than-baseline")
 def penalty_that_drowns_the_loss() -> dict[str, Any]:
     """A penalty on the outputs a thousand times too large."""
     model = conv_net()

@@ -73,7 +73,7 @@ class OwnAttention(nn.Module):
 
 
 @unseen("batch-mixing", where=("1", "1.project"))
-def attention_normalised_over_samples() -> dict[str, Any]:
+def attention_normalized_over_samples() -> dict[str, Any]:
     """`softmax(dim=0)` over the scores."""
     rows, labels = digit_rows()
     model = nn.Sequential(nn.Linear(8, 24), OwnAttention(24, dim=0), nn.Flatten(), nn.Linear(192, 10))
@@ -110,15 +110,15 @@ def no_mask_at_all() -> dict[str, Any]:
     return setup(OwnGpt(None), split(tokens[:, :-1], tokens[:, 1:], batch_size=25), next_token_loss)
 
 
-class BatchStandardised(nn.Module):
-    """A normalisation by hand, over the wrong dimension."""
+class BatchStandardized(nn.Module):
+    """A normalization by hand, over the wrong dimension."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.gain, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Standardise over dimension 0 where -1 is meant."""
+        """Standardize over dimension 0 where -1 is meant."""
         return self.gain * (x - x.mean(0)) / (x.std(0) + 1e-5) + self.shift
 
 
@@ -127,7 +127,7 @@ def layer_norm_over_the_batch() -> dict[str, Any]:
     """A layer norm that is a batch norm without a memory."""
     model = nn.Sequential()
     for name, part in (
-        ("first", nn.Linear(64, 48)), ("norm", BatchStandardised(48)), ("act", nn.ReLU()), ("last", nn.Linear(48, 10)),
+        ("first", nn.Linear(64, 48)), ("norm", BatchStandardized(48)), ("act", nn.ReLU()), ("last", nn.Linear(48, 10)),
     ):  # fmt: skip
         model.add_module(name, part)
     return setup(model, split(*digit_rows()), nn.CrossEntropyLoss())

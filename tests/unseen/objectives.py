@@ -92,7 +92,7 @@ def tanh_for_wide_targets() -> dict[str, Any]:
     return setup(model, split(rows, 1.5 * target, batch_size=32), nn.MSELoss())
 
 
-@unseen("target-shape-mismatch")
+@unseen("incompatible-target-shape")
 def squares_of_a_matrix() -> dict[str, Any]:
     """(N, 1) minus (N,) in a loss of one's own."""
     rows, target = friedman()
@@ -130,7 +130,7 @@ def binary_loss_for_three_kinds() -> dict[str, Any]:
     return setup(model, split(rows, kinds.float()[:, None], batch_size=24), nn.BCEWithLogitsLoss())
 
 
-@unseen("softmax-over-wrong-dim", "wrong-loss-for-task", "target-shape-mismatch", "initial-loss-off")
+@unseen("softmax-over-wrong-dim", "wrong-loss-for-task", "incompatible-target-shape", "initial-loss-off")
 def classes_in_the_wrong_dimension() -> dict[str, Any]:
     """One-hot targets (N, T, C): cross-entropy takes the steps for classes."""
     tokens = torch.randint(0, 8, (500, 6), generator=seeded(1))
@@ -154,7 +154,7 @@ class ShareOfInk(nn.Module):
         self.net = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10), nn.ReLU())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give shares."""
+        """Return shares."""
         scores = self.net(x)
         return scores / scores.sum(1, keepdim=True)
 

@@ -89,7 +89,7 @@ class FixedState(nn.Module):
         return self.head(self.rnn(x, torch.zeros(1, 64, 24))[0][:, -1])
 
 
-@unseen("batch-size-hardwired", "forward-fails")
+@unseen("hardcoded-batch-size", "forward-fails")
 def state_for_sixty_four() -> dict[str, Any]:
     """The batch size is written into the model."""
     rows, labels = digit_rows()
@@ -110,7 +110,7 @@ class Carried(nn.Module):
         return self.head(states[:, -1])
 
 
-@unseen("forward-fails", "graph-kept-alive", "not-reproducible", "eval-not-deterministic", "step-never-taken")
+@unseen("forward-fails", "graph-kept-alive", "not-reproducible", "nondeterministic-eval", "step-never-taken")
 def state_carried_with_its_graph() -> dict[str, Any]:
     """The second backward pass goes through the first graph."""
     rows, labels = digit_rows()
@@ -129,7 +129,7 @@ class FreshDropout(nn.Module):
         return self.b(nn.Dropout(0.4)(torch.relu(self.a(x))))
 
 
-@unseen("eval-not-deterministic", where=("model", "a", "b"))
+@unseen("nondeterministic-eval", where=("model", "a", "b"))
 def dropout_made_in_forward() -> dict[str, Any]:
     """`nn.Dropout(0.4)(x)` inside `forward`."""
     return setup(FreshDropout(), split(*digit_rows()), nn.CrossEntropyLoss())

@@ -137,7 +137,7 @@ def mean_over_the_wrong_dimension() -> dict[str, Any]:
 
 
 class BorrowedFeature(nn.Module):
-    """Joins each sample with the hidden state of its neighbour in the batch."""
+    """Joins each sample with the hidden state of its neighbor in the batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class BorrowedFeature(nn.Module):
 
 
 @unseen("batch-mixing", where=("model", "last"))
-def neighbour_beside_the_sample() -> dict[str, Any]:
+def neighbor_beside_the_sample() -> dict[str, Any]:
     """`roll(1, 0)` where `roll(1, 1)` is meant: half of the features are another sample's."""
     return setup(BorrowedFeature(), split(*digit_rows()), nn.CrossEntropyLoss())
 
@@ -167,13 +167,13 @@ class SilentNoise(nn.Module):
         return self.b(F.alpha_dropout(F.selu(self.a(x)), 0.2, True))
 
 
-@unseen("eval-not-deterministic", where=("model", "a", "b"))
+@unseen("nondeterministic-eval", where=("model", "a", "b"))
 def alpha_dropout_in_every_mode() -> dict[str, Any]:
     """`True` in the place of `self.training`."""
     return setup(SilentNoise(), split(*digit_rows()), nn.CrossEntropyLoss(), lr=1e-3)
 
 
-@unseen("initialisation-off-scale", "vanishing-gradients", "activations-off-scale")
+@unseen("initialization-off-scale", "vanishing-gradients", "activations-off-scale")
 def tiny_convolutions() -> dict[str, Any]:
     """Filters of a ten-thousandth in four layers."""
     layers = [part for _ in range(3) for part in (nn.Conv2d(16, 16, 3, padding=1), nn.ReLU())]

@@ -31,7 +31,7 @@ class ShiftedInPlace(Dataset[Any]):
         return torch.from_numpy(row.copy()), self.labels[index]
 
 
-@unseen("data-changed-by-reading")
+@unseen("preprocessing-mutates-data")
 def noise_that_stays() -> dict[str, Any]:
     """`+=` on a view of the array."""
     model = mlp(64, 10)
@@ -49,12 +49,12 @@ class PlaceOfTheSample(nn.Module):
         self.mix, self.head = nn.GRU(24, 32, batch_first=True), nn.Linear(32, 12)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Give the next word."""
+        """Return the next word."""
         x = self.words(tokens) + 3 * self.places(torch.arange(tokens.shape[0]))[:, None]
         return self.head(self.mix(x)[0][:, -1])
 
 
-@unseen("batch-mixing", "batch-size-hardwired")
+@unseen("batch-mixing", "hardcoded-batch-size")
 def place_in_the_batch() -> dict[str, Any]:
     """shape[0] for shape[1]: what a sample gets depends on where in the batch it stands."""
     tokens = chain_tokens(600)

@@ -37,7 +37,7 @@ def other_noise(model: Any, batch: Any, loss_fn: Any) -> torch.Tensor:
     return loss_fn(model(kept.sqrt() * x + (1 - kept).sqrt() * torch.randn_like(x), t), torch.randn_like(x))
 
 
-@unseen("batch-not-memorised", "labels-unrelated-to-inputs", "loss-flat", "worse-than-baseline")
+@unseen("cannot-overfit-batch", "labels-unrelated-to-inputs", "loss-flat", "worse-than-baseline")
 def noise_drawn_twice() -> dict[str, Any]:
     """Nothing can be learnt from a target that is drawn anew."""
     return {**diffusion_of_points(), "compute_loss": other_noise}
@@ -58,7 +58,7 @@ def broadcast_td(model: QNetwork, batch: Any, loss_fn: Any) -> torch.Tensor:
     return F.smooth_l1_loss(value, batch["reward"] + 0.9 * best * (~batch["done"]))
 
 
-@unseen("target-shape-mismatch")
+@unseen("incompatible-target-shape")
 def values_against_all_rewards() -> dict[str, Any]:
     """`gather` without taking the column away again."""
     return values(compute_loss=broadcast_td)
@@ -82,7 +82,7 @@ class FlatHamiltonian(Hamiltonian):
     """The slope is taken without its own graph."""
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
-        """Give the movement."""
+        """Return the movement."""
         with torch.enable_grad():
             state = state.detach().requires_grad_()
             (slope,) = torch.autograd.grad(self.energy(state).sum(), state)
@@ -106,7 +106,7 @@ class LateStatistics(nn.Module):
         self.out = nn.Linear(48, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give one logit."""
+        """Return one logit."""
         return self.out(self.rise(4 * x + 6))
 
 

@@ -46,7 +46,7 @@ class AcrossSamples(Translator):
     """Attention that is shared out among the samples."""
 
     def forward(self, source: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        """Give the scores of each next letter."""
+        """Return the scores of each next letter."""
         memory, last = self.encoder(self.words(source))
         told, _ = self.decoder(self.words(given), self.bridge(torch.cat([last[0], last[1]], -1)).tanh()[None])
         keys = self.keys(memory)
@@ -78,7 +78,7 @@ class SeesAhead(BracketModel):
     causal, split_heads = False, True
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
-        """Give the loss and the logits."""
+        """Return the loss and the logits."""
         x = self.tokens(input_ids) + self.places.weight[: input_ids.shape[1]]
         parts = self.qkv(self.norm(x)).chunk(3, -1)
         rows, length, width = x.shape
@@ -139,7 +139,7 @@ class BothSides(Dilated):
     """Convolutions that are filled up behind instead of before."""
 
     def forward(self, wave: torch.Tensor) -> torch.Tensor:
-        """Give the next value at each place."""
+        """Return the next value at each place."""
         x = self.first(wave)
         for layer in self.layers:
             x = x + torch.tanh(layer(F.pad(x, (0, layer.dilation[0]))))
@@ -156,7 +156,7 @@ class SameKindTwice(ColumnTokens):
     """A column that was copied and not changed."""
 
     def forward(self, features: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Give one logit, flat."""
+        """Return one logit, flat."""
         kinds, numbers = features
         return super().forward((kinds[:, :1].expand(-1, 2), numbers))
 

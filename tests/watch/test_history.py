@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from nbdebug.evidence import Series
+from nbdebug.evidence.recording import Series
 from nbdebug.watch.history import FEW, Track, Waterfall, capacity_for
 
 

@@ -17,9 +17,10 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.announcing import on_begin
-from nbdebug.evidence import FirstPass, Recording
-from nbdebug.registry import registry
+from nbdebug.core.announcements import on_begin
+from nbdebug.core.registry import registry
+from nbdebug.evidence.first_pass import FirstPass
+from nbdebug.evidence.recording import Recording
 from tests.watch.runs import batch, mlp, train, watched
 
 HOSTILE = "</td><script>alert(1)</script>"
@@ -41,7 +42,7 @@ def test_a_run_is_the_same_after_saving_and_loading(live: Any, tmp_path: Path) -
     assert repr(again).splitlines()[:4] == repr(live).splitlines()[:4]
     shares = again.recording().layers["0"].histogram.shares
     assert np.array_equal(shares, live.recording().layers["0"].histogram.shares)
-    assert again.report().subject["steps"] == 30
+    assert again.report().setup["steps"] == 30
     assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
 
 
@@ -107,7 +108,7 @@ def test_checks_that_read_recordings_judge_it() -> None:
         model = mlp()
         run, _ = watched(model, torch.optim.SGD(model.parameters(), 0.01), 3)
         report = run.report()
-        assert report.result("loss-is-small").status == "found" and report.subject["steps"] == 3
+        assert report.result("loss-is-small").status == "found" and report.setup["steps"] == 3
         assert "loss-is-small" in [finding.check for finding in run.findings]
         assert run.report({"loss-is-small": {"least": 0.0}}).result("loss-is-small").status == "clean"
         assert "forward-fails" not in [result.check for result in report.results]

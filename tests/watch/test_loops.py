@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.evidence import Loop
+from nbdebug.evidence.training_loop import Loop
 from tests.watch.runs import batch, mlp, train, watched
 
 
@@ -465,7 +465,7 @@ def test_a_step_that_calls_that_of_its_parent_is_one_step() -> None:
         optimizer.step()
         return loss
 
-    subject = nbdebug.Subject(model, [batch(n) for n in range(4)], nn.CrossEntropyLoss(), optimizer, train_step=step)
-    loop = nbdebug.Session(subject).gather(Loop)
+    setup = nbdebug.Setup(model, [batch(n) for n in range(4)], nn.CrossEntropyLoss(), optimizer, train_step=step)
+    loop = nbdebug.Session(setup).gather(Loop)
     assert isinstance(loop, Loop) and not loop.error
     assert {call.steps for call in loop.calls} == {1}

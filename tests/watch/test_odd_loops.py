@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.evidence import Recording
+from nbdebug.evidence.recording import Recording
 from tests.watch.runs import batch, mlp, train
 
 

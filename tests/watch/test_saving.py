@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.evidence.ranks import RankFacts, TensorPrint
+from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.watch.reading import SCHEMA
 from nbdebug.watch.saving import curves, save
 from tests.watch.runs import watched
@@ -139,7 +139,7 @@ def test_a_file_that_was_cut_off_is_damaged(saved: Path, share: float) -> None:
 
 
 def places(tree: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Give every field of everything in a tree, of each kind the first few times."""
+    """Return every field of everything in a tree, of each kind the first few times."""
     left: dict[str, int] = {}
 
     def walk(value: Any) -> Iterator[tuple[dict[str, Any], str]]:

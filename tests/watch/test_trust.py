@@ -98,7 +98,7 @@ def test_training_is_bit_identical(kind: str, every: int | None, monkeypatch: py
     assert all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(state, other, strict=True))
 
 
-LOOPS = ("scaled", "accumulated", "loaded by workers", "frozen normalisation", "compiled")
+LOOPS = ("scaled", "accumulated", "loaded by workers", "frozen normalization", "compiled")
 
 
 def looped(kind: str, watch: bool) -> tuple[dict[str, torch.Tensor], str, torch.Tensor]:
@@ -111,7 +111,7 @@ def looped(kind: str, watch: bool) -> tuple[dict[str, torch.Tensor], str, torch.
     data = torch.utils.data.TensorDataset(*batch(0, 96))
     workers = 2 if kind == "loaded by workers" else 0
     loader = torch.utils.data.DataLoader(data, 16, shuffle=True, num_workers=workers, persistent_workers=workers > 0)
-    if kind == "frozen normalisation":
+    if kind == "frozen normalization":
         model.norm.eval()
     with nbdebug.watch(trained, optimizer, every=1, budget=1.0) if watch else nullcontext():
         for number, (x, y) in enumerate(batch for _ in range(2) for batch in loader):
@@ -250,12 +250,12 @@ def test_a_watched_model_can_be_copied_and_saved() -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     with nbdebug.watch(model, optimizer, every=1, budget=1.0) as live:
         train(model, optimizer, 2)
-        twin, clone = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        sandbox, clone = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
         copy.deepcopy(optimizer)
         file = io.BytesIO()
         torch.save(model, file)
         saved = model.state_dict()
-        for other in (twin, clone):
+        for other in (sandbox, clone):
             other(batch(0)[0]).sum().backward()
         assert live.step == 2 and live.recording().tally.backwards == 2
     assert not any("nbdebug" in key for key in saved)

@@ -13,7 +13,7 @@ from tests.widgets.test_wizard import state_of, wait
 
 
 def overfitted() -> dict[str, Any]:
-    """Give a model that knows its 60 samples by heart, and validation data that it never saw."""
+    """Return a model that knows its 60 samples by heart, and validation data that it never saw."""
     x, y = pixels()
     train, val = loader_of(x[:60], y[:60]), loader_of(x[300:900], y[300:900])
     model = trained(network(256), x[:60], y[:60])

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.kernel, pytest.mark.timeout(300), pytest.mark.xdist_gr
 # A forward that takes its time, so that the experiment is still at it when Cancel arrives.
 SHOW = """
 import time, torch, nbdebug
-from nbdebug.decision_tree import step_of
-from nbdebug.registry import registry
+from nbdebug.engine.decision_tree import step_of
+from nbdebug.core.registry import registry
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 torch.set_num_threads(1)
@@ -35,7 +35,7 @@ data = TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,)))
 model = nn.Sequential(nn.Linear(8, 3), Slow())
 before = [p.detach().clone() for p in model.parameters()]
 wizard = nbdebug.wizard(model, DataLoader(data, 32, shuffle=True), nn.CrossEntropyLoss())
-wizard.face.tree.selected = next(s.id for _, s in step_of(registry) if "batch-not-memorised" in s.checks)
+wizard.face.tree.selected = next(s.id for _, s in step_of(registry) if "cannot-overfit-batch" in s.checks)
 print(*(getattr(wizard.face, name).model_id for name in ("run_step", "stop", "status", "progress")))
 """
 TRAINING = """

@@ -13,9 +13,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
-from nbdebug.decision_tree import tree_order
-from nbdebug.journal import Event
-from nbdebug.registry import registry
+from nbdebug.core.journal import Event
+from nbdebug.core.registry import registry
+from nbdebug.engine.decision_tree import tree_order
 from nbdebug.widgets import bundle
 from nbdebug.widgets.stage_tree import PlainStageTree
 from tests import loops

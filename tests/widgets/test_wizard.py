@@ -12,17 +12,17 @@ from ipywidgets.widgets.widget import _instances
 from torch import nn
 
 import nbdebug
-from nbdebug.control import Control
-from nbdebug.decision_tree import step_of
-from nbdebug.registry import registry
-from nbdebug.session import Session
+from nbdebug.core.control import Control
+from nbdebug.core.registry import registry
+from nbdebug.engine.decision_tree import step_of
+from nbdebug.engine.session import Session
 from nbdebug.widgets.runner import Runner
 from tests import loops
 from tests.zoo.tabular import digits
 
 
 def softmaxed() -> dict[str, Any]:
-    """Give the model of the quickstart."""
+    """Return the model of the quickstart."""
     torch.manual_seed(0)
     return {"model": loops.mlp(nn.Softmax(dim=1)), "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
 
@@ -44,7 +44,7 @@ def wait(wizard: Any, seconds: float = 60) -> None:
 
 
 def state_of(wizard: Any, step: str) -> str:
-    """Give what the tree shows for a step."""
+    """Return what the tree shows for a step."""
     return next(row["state"] for stage in wizard.face.tree.stages for row in stage["steps"] if row["id"] == step)
 
 
@@ -134,7 +134,7 @@ def test_own_checks_show_in_the_tree() -> None:
 
 
 def loss_step() -> str:
-    """Give the step that finds the softmax."""
+    """Return the step that finds the softmax."""
     return next(s.id for _, s in step_of(registry) if "softmax-before-cross-entropy" in s.checks)
 
 
@@ -165,7 +165,7 @@ def test_the_symptom_decides_where_to_begin() -> None:
     begun = wizard.face.tree.selected
     wizard.face.symptom.value = next(value for words, value in wizard.face.symptom.options if "NaN" in words)
     assert wizard.face.tree.selected != begun
-    assert "NaN" in nbdebug.decision_tree.find_symptom(wizard.report.symptom).words
+    assert "NaN" in nbdebug.engine.decision_tree.find_symptom(wizard.report.symptom).words
     wizard.close()
 
 
@@ -195,11 +195,11 @@ def test_thresholds_can_be_changed() -> None:
 def test_answers_are_kept_and_followed(tmp_path: Any) -> None:
     """What a person says is in the report; what is no answer is refused in words; an answer can be taken back."""
     wizard = nbdebug.wizard(**softmaxed())
-    asked = {q.after: q for q in nbdebug.decision_tree.questions() if q.kind == "yes/no" and q.after}
+    asked = {q.after: q for q in nbdebug.engine.decision_tree.questions() if q.kind == "yes/no" and q.after}
     step = next(s.id for _, s in step_of(registry) if s.id in asked)
     wizard.face.tree.selected = step
     panel = wizard.face.questions.children[0]
-    places = [q.id for q in nbdebug.decision_tree.questions() if q.after == step]
+    places = [q.id for q in nbdebug.engine.decision_tree.questions() if q.after == step]
     field = panel.children[places.index(asked[step].id)].children[1]
     field.value = "no"
     assert wizard.report.answers == {asked[step].id: "no"}
@@ -247,10 +247,10 @@ def test_waits_for_a_cell_and_gives_way_to_one(monkeypatch: pytest.MonkeyPatch) 
     shell = type("Shell", (), {"events": FakeEvents()})()
     monkeypatch.setattr("nbdebug.widgets.worker._shell", lambda: shell)
     told: list[tuple[str, str]] = []
-    session = Session(nbdebug.Subject(**softmaxed()), control=Control())
+    session = Session(nbdebug.Setup(**softmaxed()), control=Control())
     runner = Runner(session, lambda state, text: told.append((state, text)))
     state = torch.get_rng_state()
-    runner.start(["batch-not-memorised"])
+    runner.start(["cannot-overfit-batch"])
     until(lambda: told and told[-1][0] == "waiting")
     shell.events.fire("post_run_cell")
     until(lambda: told[-1][0] == "running")
@@ -268,7 +268,7 @@ def test_waits_for_a_cell_and_gives_way_to_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def hasty_and_frozen() -> dict[str, Any]:
-    """Give a set-up with two suspects: a rate far too high, and a layer that is frozen."""
+    """Return a set-up with two suspects: a rate far too high, and a layer that is frozen."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     model[2].weight.requires_grad_(False)
@@ -280,7 +280,7 @@ def test_two_causes_are_told_apart_by_the_cheapest_experiment() -> None:
     """Where two causes are left, the wizard offers one experiment at a time, says its cost, and shows what it told."""
     wizard = nbdebug.wizard(**hasty_and_frozen())
     assert wizard.face._doubts.layout.display == "none"
-    wizard.session.run(["frozen-parameters", "learning-rate-too-high", "batch-not-memorised", "update-ratio-off"])
+    wizard.session.run(["frozen-parameters", "learning-rate-too-high", "cannot-overfit-batch", "update-ratio-off"])
     wizard._refresh()
     assert len(wizard.pane.experiments()) == 1 and wizard.face._doubts.layout.display == ""
     assert "find the root cause" in wizard.face.doubt.value and " s)" in wizard.face.doubt.value

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_rows, friedman, seeded, setup, split, topic_tokens
 
 
@@ -33,7 +33,7 @@ class Encodings(Dataset[Any]):
         return len(self.tokens)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """Give token ids, the mask and the label."""
+        """Return token ids, the mask and the label."""
         ids = self.tokens[index]
         return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": self.topics[index]}
 
@@ -128,7 +128,7 @@ class Named(Dataset[Any]):
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Give features, target and where the row comes from."""
+        """Return features, target and where the row comes from."""
         return {"features": self.rows[index], "target": self.target[index], "row": index}
 
 

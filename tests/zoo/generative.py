@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_rows, seeded, setup, split
 
 
@@ -66,7 +66,7 @@ def critic() -> nn.Sequential:
 
 @functools.cache
 def real_and_fake() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give real digits and digits whose pixels were mixed between digits, with 1 and 0."""
+    """Return real digits and digits whose pixels were mixed between digits, with 1 and 0."""
     rows, _ = digit_rows()
     mixed = torch.stack([column[torch.randperm(len(rows), generator=seeded(i))] for i, column in enumerate(rows.T)], 1)
     return torch.cat([rows, mixed]), torch.cat([torch.ones(len(rows), 1), torch.zeros(len(rows), 1)])
@@ -99,7 +99,7 @@ def fool_the_critic(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
 
 @functools.cache
 def trained_critic(seed: int) -> nn.Sequential:
-    """Give a critic that knows its trade."""
+    """Return a critic that knows its trade."""
     judge = critic()
     learn = torch.optim.Adam(judge.parameters(), lr=3e-3)
     x, y = real_and_fake()
@@ -138,7 +138,7 @@ def contrastive_learning() -> dict[str, Any]:
 
 @functools.cache
 def triplets() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give anchors, another digit of the same kind, and a digit of another kind."""
+    """Return anchors, another digit of the same kind, and a digit of another kind."""
     rows, labels = digit_rows()
     same, other = [], []
     generator = seeded(4)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_images, seeded, setup, split
 
 
@@ -23,7 +23,7 @@ def convolutional(norm: type[nn.Module] | Any = nn.BatchNorm2d, act: type[nn.Mod
 
 @healthy(epochs=5, accuracy=0.9)
 def batchnorm_convolutions() -> dict[str, Any]:
-    """Convolutions with batch normalisation, trained with momentum under a cosine."""
+    """Convolutions with batch normalization, trained with momentum under a cosine."""
     model, data = convolutional(), split(*digit_images(), batch_size=32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5 * len(data[0]))
@@ -33,7 +33,7 @@ def batchnorm_convolutions() -> dict[str, Any]:
 
 @healthy(epochs=5, accuracy=0.85)
 def group_norm_convolutions() -> dict[str, Any]:
-    """Group normalisation and SiLU, with one learning-rate cycle."""
+    """Group normalization and SiLU, with one learning-rate cycle."""
     model, data = convolutional(lambda width: nn.GroupNorm(4, width), nn.SiLU), split(*digit_images(), batch_size=32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=5 * len(data[0]))
@@ -100,10 +100,10 @@ class SmallUnet(nn.Module):
 
 
 def blobs(count: int = 240, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give noisy images with one bright disc each, and masks of it whose border pixels are to be ignored."""
-    centres, radius = size * torch.rand(count, 2, generator=seeded(9)), 3 + 3 * torch.rand(count, generator=seeded(10))
+    """Return noisy images with one bright disc each, and masks of it whose border pixels are to be ignored."""
+    centers, radius = size * torch.rand(count, 2, generator=seeded(9)), 3 + 3 * torch.rand(count, generator=seeded(10))
     grid = torch.stack(torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij"))
-    distance = (grid[None] - centres[:, :, None, None]).norm(dim=1) - radius[:, None, None]
+    distance = (grid[None] - centers[:, :, None, None]).norm(dim=1) - radius[:, None, None]
     masks = (distance < 0).long()
     images = masks[:, None] + 0.7 * torch.randn(count, 1, size, size, generator=seeded(11))
     return images.float(), masks.masked_fill(distance.abs() < 0.5, 255)
@@ -116,7 +116,7 @@ def segmentation_with_ignored_pixels() -> dict[str, Any]:
 
 
 class SmallVit(nn.Module):
-    """Patches of 2 × 2 pixels, a class token, and attention with normalisation first."""
+    """Patches of 2 × 2 pixels, a class token, and attention with normalization first."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import cancer, digit_images, digit_rows, friedman, setup, split, wine
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import cancer, digit_rows, friedman, seeded, setup, split, wine
 
 
@@ -44,7 +44,7 @@ def soft_labels() -> dict[str, Any]:
 
 
 def rare_eights() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give all digits but most of the eights, and ask whether it is an eight: 50 against 1,623."""
+    """Return all digits but most of the eights, and ask whether it is an eight: 50 against 1,623."""
     rows, labels = digit_rows()
     eights = (labels == 8).nonzero().flatten()
     keep = torch.cat([(labels != 8).nonzero().flatten(), eights[:50]])
@@ -103,7 +103,7 @@ class MeanAndSpread(nn.Module):
         self.mean, self.spread = nn.Linear(48, 1), nn.Linear(48, 1)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give a mean and a variance that is positive."""
+        """Return a mean and a variance that is positive."""
         hidden = self.body(x)
         return self.mean(hidden), nn.functional.softplus(self.spread(hidden)) + 1e-3
 

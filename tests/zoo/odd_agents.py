@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_rows, seeded, setup, split
 
 
@@ -32,7 +32,7 @@ class Transitions(Dataset[Any]):
         return len(self.action)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """Give one step by names."""
+        """Return one step by names."""
         names = ("state", "action", "reward", "after", "done")
         return {name: getattr(self, name)[index] for name in names}
 
@@ -46,7 +46,7 @@ class QNetwork(nn.Module):
         self.older = copy.deepcopy(self.online).requires_grad_(False)
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
-        """Give the value of each action."""
+        """Return the value of each action."""
         return self.online(state)
 
 
@@ -85,7 +85,7 @@ def values_of_actions() -> dict[str, Any]:
 
 
 def bandit() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give contexts, actions that chance took, and whether they paid: a digit pays if it is named."""
+    """Return contexts, actions that chance took, and whether they paid: a digit pays if it is named."""
     rows, labels = digit_rows()
     labels = labels % 4
     action = torch.randint(0, 4, labels.shape, generator=seeded(6))

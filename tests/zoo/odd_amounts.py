@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.losses import mlp
 from tests.zoo.samples import diabetes, digit_rows, seeded, setup, split
 
 
 @functools.cache
 def claims() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give five columns and amounts of some hundreds that vary around a mean of their own."""
+    """Return five columns and amounts of some hundreds that vary around a mean of their own."""
     rows = torch.randn(1200, 5, generator=seeded(1))
     mean = torch.exp(6 + 0.8 * rows[:, 0] + 0.5 * rows[:, 1].abs())
     waits = torch.empty(1200, 4).exponential_(generator=seeded(2))
@@ -32,7 +32,7 @@ class Amounts(nn.Module):
         self.body, self.level = mlp(5, 1), nn.Parameter(claims()[1].mean().log())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give one logarithm a sample."""
+        """Return one logarithm a sample."""
         return self.body(x).squeeze(1) + self.level
 
 
@@ -49,7 +49,7 @@ def gamma_amounts() -> dict[str, Any]:
 
 @functools.cache
 def lists() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give lists of ten documents with six features, and grades from 0 to 4."""
+    """Return lists of ten documents with six features, and grades from 0 to 4."""
     documents = torch.randn(300, 10, 6, generator=seeded(3))
     taste = torch.randn(6, generator=seeded(4))
     return documents, (1.5 + documents @ taste / 2).round().clamp(0, 4)
@@ -63,7 +63,7 @@ class Scores(nn.Module):
         self.body = mlp(6, 1)
 
     def forward(self, documents: torch.Tensor) -> torch.Tensor:
-        """Give (lists, documents)."""
+        """Return (lists, documents)."""
         return self.body(documents).squeeze(-1)
 
 
@@ -80,30 +80,30 @@ def listwise_ranking() -> dict[str, Any]:
 
 @functools.cache
 def folded() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give a curve that is no function: up to five answers for one input."""
+    """Return a curve that is no function: up to five answers for one input."""
     answer = 20 * torch.rand(1200, 1, generator=seeded(5)) - 10
     noise = torch.randn(1200, 1, generator=seeded(6))
     return (7 * torch.sin(0.75 * answer) + 0.5 * answer + noise) / 10, answer / 10
 
 
 class Mixture(nn.Module):
-    """Weights, centres and logarithms of the widths of eight normal distributions."""
+    """Weights, centers and logarithms of the widths of eight normal distributions."""
 
     def __init__(self, parts: int = 8) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(1, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh())
-        self.weight, self.centre, self.width = (nn.Linear(40, parts) for _ in range(3))
+        self.weight, self.center, self.width = (nn.Linear(40, parts) for _ in range(3))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Give three tensors (samples, parts)."""
+        """Return three tensors (samples, parts)."""
         found = self.body(x)
-        return self.weight(found), self.centre(found), self.width(found).clamp(-5, 3)
+        return self.weight(found), self.center(found), self.width(found).clamp(-5, 3)
 
 
 def mixture_loss(parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], answer: torch.Tensor) -> torch.Tensor:
     """The negative log-density of the answer."""
-    weight, centre, width = parts
-    density = -0.5 * ((answer - centre) / width.exp()) ** 2 - width - 0.5 * math.log(2 * math.pi)
+    weight, center, width = parts
+    density = -0.5 * ((answer - center) / width.exp()) ** 2 - width - 0.5 * math.log(2 * math.pi)
     return -torch.logsumexp(F.log_softmax(weight, -1) + density, -1).mean()
 
 
@@ -114,23 +114,23 @@ def folded_mixture() -> dict[str, Any]:
 
 
 class Uncertain(nn.Module):
-    """A linear layer whose weights are drawn at each pass; all widths start alike, and the centres do not."""
+    """A linear layer whose weights are drawn at each pass; all widths start alike, and the centers do not."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.centre = nn.Parameter(torch.randn(outputs, inputs) / inputs**0.5)
+        self.center = nn.Parameter(torch.randn(outputs, inputs) / inputs**0.5)
         self.width = nn.Parameter(torch.full((outputs, inputs), -4.0))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Draw the weights and apply them."""
-        drawn = self.centre + F.softplus(self.width) * torch.randn_like(self.width)
+        drawn = self.center + F.softplus(self.width) * torch.randn_like(self.width)
         return F.linear(x, drawn, self.bias)
 
     def divergence(self) -> torch.Tensor:
         """Measure how far the weights are from standard normal ones."""
         width = F.softplus(self.width)
-        return (-width.log() + 0.5 * (width**2 + self.centre**2) - 0.5).sum()
+        return (-width.log() + 0.5 * (width**2 + self.center**2) - 0.5).sum()
 
 
 def bayesian_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.losses import mlp
 from tests.zoo.samples import digit_rows, friedman, seeded, setup, split
 
@@ -53,7 +53,7 @@ def learning_to_rank() -> dict[str, Any]:
 
 @functools.cache
 def teacher() -> nn.Module:
-    """Give a teacher that knows the digits."""
+    """Return a teacher that knows the digits."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = mlp(64, 10, width=128)

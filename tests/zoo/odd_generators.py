@@ -10,12 +10,12 @@ from sklearn.datasets import make_moons
 from torch import nn
 from torch.nn import functional as F
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_rows, setup, split
 
 
 def moons(count: int = 1200) -> torch.Tensor:
-    """Give points on two half moons, centred and of unit size."""
+    """Return points on two half moons, centered and of unit size."""
     points = torch.tensor(make_moons(count, noise=0.06, random_state=0)[0], dtype=torch.float32)
     return (points - points.mean(0)) / points.std(0)
 
@@ -28,7 +28,7 @@ class Coupling(nn.Module):
         self.flipped, self.net = flipped, nn.Sequential(nn.Linear(1, 48), nn.Tanh(), nn.Linear(48, 2))
 
     def forward(self, x: torch.Tensor, log_det: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give the changed points and the logarithm of the volume so far."""
+        """Return the changed points and the logarithm of the volume so far."""
         kept, moved = x.flip(1).chunk(2, 1) if self.flipped else x.chunk(2, 1)
         scale, shift = self.net(kept).chunk(2, 1)
         scale = torch.tanh(scale) * 2
@@ -45,7 +45,7 @@ class RealNvp(nn.Module):
         self.couplings = nn.ModuleList(Coupling(bool(k % 2)) for k in range(6))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the logarithm of each point's likelihood."""
+        """Return the logarithm of each point's likelihood."""
         log_det = x.new_zeros(len(x))
         for coupling in self.couplings:
             x, log_det = coupling(x, log_det)
@@ -63,7 +63,7 @@ class Denoiser(nn.Module):
         self.first, self.second, self.last = nn.Linear(2, width), nn.Linear(width, width), nn.Linear(width, 2)
 
     def forward(self, x_t: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-        """Give the noise."""
+        """Return the noise."""
         angles = t[:, None] / 50 * self.rates
         time = self.time(torch.cat([angles.sin(), angles.cos()], 1))
         hidden = F.silu(self.first(x_t) + time)
@@ -83,7 +83,7 @@ def diffusion_of_points() -> dict[str, Any]:
     return setup(Denoiser(), split(moons()), nn.MSELoss(), lr=2e-3, compute_loss=diffusion_loss)
 
 
-def penalised(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+def penalized(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
     """Wasserstein distance to a standing noise, with a penalty on the slope between."""
     (real,) = batch
     fake = torch.randn_like(real) * 0.3 + torch.tensor([2.0, -1.0])
@@ -97,7 +97,7 @@ def critic_with_gradient_penalty() -> dict[str, Any]:
     """A second derivative in the loss, and a last bias that no loss of differences moves."""
     model = nn.Sequential(nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.5, 0.9))
-    return setup(model, split(moons()), compute_loss=penalised, optimizer=optimizer)
+    return setup(model, split(moons()), compute_loss=penalized, optimizer=optimizer)
 
 
 class MaskedLinear(nn.Linear):
@@ -122,7 +122,7 @@ class Made(nn.Module):
         self.out = MaskedLinear(pixel[:, None] > unit if strict else pixel[:, None] >= unit)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give a logit for each pixel; the first one sees nothing."""
+        """Return a logit for each pixel; the first one sees nothing."""
         return self.out(self.hidden(x).relu())
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.losses import mlp
 from tests.zoo.samples import digit_rows, seeded, setup, split, topic_tokens
 
@@ -23,7 +23,7 @@ class GraphNet(nn.Module):
         self.first, self.second, self.head = nn.Linear(4, 32), nn.Linear(32, 32), nn.Linear(32, 1)
 
     def forward(self, nodes: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
-        """Average over neighbours, twice, then over nodes."""
+        """Average over neighbors, twice, then over nodes."""
         mean = edges / edges.sum(-1, keepdim=True).clamp(min=1)
         hidden = F.relu(self.first(mean @ nodes + nodes))
         hidden = F.relu(self.second(mean @ hidden + hidden))
@@ -32,7 +32,7 @@ class GraphNet(nn.Module):
 
 @healthy(epochs=15, good=lambda first, last: last < 0.4 * first)
 def graphs_by_adjacency() -> dict[str, Any]:
-    """How much neighbours have in common; a batch is (nodes, edges, answer)."""
+    """How much neighbors have in common; a batch is (nodes, edges, answer)."""
     nodes = torch.randn(500, 7, 4, generator=seeded(2))
     edges = (torch.rand(500, 7, 7, generator=seeded(3)) < 0.4).float()
     edges = torch.maximum(edges, edges.transpose(1, 2))
@@ -43,7 +43,7 @@ def graphs_by_adjacency() -> dict[str, Any]:
 
 
 class OneGraph(nn.Module):
-    """Nodes of one graph, each answered from itself and its neighbours."""
+    """Nodes of one graph, each answered from itself and its neighbors."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def categories_and_numbers() -> dict[str, Any]:
 
 
 class Memory(nn.Module):
-    """Attention over stored examples, as nearest neighbours would vote."""
+    """Attention over stored examples, as nearest neighbors would vote."""
 
     def __init__(self, rows: torch.Tensor, labels: torch.Tensor) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Memory(nn.Module):
 
 
 @healthy(epochs=6, good=lambda first, last: last < 0.7 * first, accuracy=0.9)
-def neighbours_vote() -> dict[str, Any]:
+def neighbors_vote() -> dict[str, Any]:
     """Probabilities of its own making, with their logarithm, into NLL."""
     rows, labels = digit_rows()
     model = Memory(rows[:200].clone(), labels[:200])
@@ -181,7 +181,7 @@ class Waves(nn.Module):
                 layer.weight.uniform_(-((6 / 48) ** 0.5) / 6, (6 / 48) ** 0.5 / 6)
 
     def forward(self, places: torch.Tensor) -> torch.Tensor:
-        """Give the brightness at a place."""
+        """Return the brightness at a place."""
         hidden = places
         for layer in (self.layers[0], self.layers[1]):
             hidden = torch.sin(6 * layer(hidden))

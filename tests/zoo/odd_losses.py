@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.losses import mlp
 from tests.zoo.samples import digit_rows, friedman, seeded, setup, split
 
 
 @functools.cache
 def stretched_words() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give words of four letters out of five, each letter held for three noisy steps: features and letters."""
+    """Return words of four letters out of five, each letter held for three noisy steps: features and letters."""
     letters = torch.randint(1, 6, (500, 4), generator=seeded(1))
     steps = letters.repeat_interleave(3, 1)
     return F.one_hot(steps, 6).float() + 0.2 * torch.randn(500, 12, 6, generator=seeded(2)), letters
@@ -30,7 +30,7 @@ class Reader(nn.Module):
         self.recurrent, self.head = nn.GRU(6, 32, batch_first=True), nn.Linear(32, 6)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give (samples, steps, letters)."""
+        """Return (samples, steps, letters)."""
         return self.head(self.recurrent(x)[0]).log_softmax(-1)
 
 
@@ -105,7 +105,7 @@ class Mixture(nn.Module):
         self.body, self.head = nn.Sequential(nn.Linear(1, 48), nn.Tanh()), nn.Linear(48, 12)
 
     def forward(self, x: torch.Tensor) -> torch.distributions.Distribution:
-        """Give a distribution."""
+        """Return a distribution."""
         weights, means, spreads = self.head(self.body(x)).chunk(3, -1)
         bells = torch.distributions.Normal(means, F.softplus(spreads) + 0.05)
         return torch.distributions.MixtureSameFamily(torch.distributions.Categorical(logits=weights), bells)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.generative import real_and_fake
 from tests.zoo.losses import mlp
 from tests.zoo.samples import digit_images, digit_rows, friedman, seeded, setup, split
@@ -19,15 +19,15 @@ class StandardConv(nn.Conv2d):
     """A convolution whose filters have mean 0 and spread 1."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Standardise the filters, then use them."""
-        centred = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
-        fan = centred[0].numel()
-        return self._conv_forward(x, centred / (centred.std((1, 2, 3), keepdim=True) * fan**0.5 + 1e-5), self.bias)
+        """Standardize the filters, then use them."""
+        centered = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        fan = centered[0].numel()
+        return self._conv_forward(x, centered / (centered.std((1, 2, 3), keepdim=True) * fan**0.5 + 1e-5), self.bias)
 
 
 @healthy(epochs=3, accuracy=0.9)
-def standardised_weights_in_small_batches() -> dict[str, Any]:
-    """Weight standardisation with group normalisation, four samples at a time."""
+def standardized_weights_in_small_batches() -> dict[str, Any]:
+    """Weight standardization with group normalization, four samples at a time."""
     model = nn.Sequential(
         StandardConv(1, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2),
         StandardConv(16, 32, 3, padding=1), nn.GroupNorm(8, 32), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10),
@@ -138,7 +138,7 @@ class FakeQuantised(nn.Linear):
 
 
 @healthy(epochs=6, accuracy=0.9)
-def quantisation_aware() -> dict[str, Any]:
+def quantization_aware() -> dict[str, Any]:
     """Weights in four bits."""
     model = nn.Sequential(FakeQuantised(64, 64), nn.ReLU(), FakeQuantised(64, 10))
     return setup(model, split(*digit_rows()), nn.CrossEntropyLoss())
@@ -208,7 +208,7 @@ class Prototypes(nn.Module):
         self.body, self.points = mlp(64, 16), nn.Parameter(torch.randn(10, 16))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give minus the squared distance to every point: never above zero."""
+        """Return minus the squared distance to every point: never above zero."""
         return -torch.cdist(self.body(x), self.points).square()
 
 

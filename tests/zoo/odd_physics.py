@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import seeded, setup, split
 
 
@@ -22,7 +22,7 @@ class Solution(nn.Module):
         )
 
     def forward(self, t: torch.Tensor) -> torch.Tensor:
-        """Give u(t) with u(0) = 1 and u'(0) = 0."""
+        """Return u(t) with u(0) = 1 and u'(0) = 0."""
         return 1 + t.square() * self.net(t)
 
 
@@ -52,7 +52,7 @@ class Hamiltonian(nn.Module):
         )
 
     def forward(self, state: torch.Tensor) -> torch.Tensor:
-        """Give the movement, also where nobody asked for gradients."""
+        """Return the movement, also where nobody asked for gradients."""
         with torch.enable_grad():
             state = state.detach().requires_grad_()
             (slope,) = torch.autograd.grad(self.energy(state).sum(), state, create_graph=True)

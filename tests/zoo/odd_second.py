@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.losses import mlp
 from tests.zoo.samples import digit_rows, friedman, seeded, setup, split, topic_tokens
 

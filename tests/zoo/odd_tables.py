@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import default_collate
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.odd_texts import loaded
 from tests.zoo.samples import friedman, seeded, setup, split
 
@@ -23,7 +23,7 @@ class Coral(nn.Module):
         self.steps = nn.Parameter(torch.tensor([1.0, 0.0, -1.0]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give a logit for each step."""
+        """Return a logit for each step."""
         return self.body(x) + self.steps
 
 
@@ -52,7 +52,7 @@ class ColumnTokens(nn.Module):
         self.head = nn.Linear(width, 1)
 
     def forward(self, features: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Give one logit, flat."""
+        """Return one logit, flat."""
         kinds, numbers = features
         tokens = [numbers[..., None] * self.scale + self.shift]
         tokens += [emb(kinds[:, k])[:, None] for k, emb in enumerate(self.kinds)]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence, pad_sequence
 from torch.utils.data import DataLoader
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import chain_tokens, seeded, setup, split
 
 START, END, SEEN, MASK = 1, 2, 3, 12
@@ -36,7 +36,7 @@ class Translator(nn.Module):
         self.head = nn.Linear(2 * width, 10)
 
     def forward(self, source: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        """Give the scores of each next letter."""
+        """Return the scores of each next letter."""
         memory, last = self.encoder(self.words(source))
         state = self.bridge(torch.cat([last[0], last[1]], -1)).tanh()[None]
         told, _ = self.decoder(self.words(given), state)
@@ -52,14 +52,14 @@ def told_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
 
 
 def words(count: int = 700) -> list[torch.Tensor]:
-    """Give words of three to seven letters."""
+    """Return words of three to seven letters."""
     generator = seeded(9)
     lengths = torch.randint(3, 8, (count,), generator=generator).tolist()
     return [torch.randint(SEEN, 10, (length,), generator=generator) for length in lengths]
 
 
 def loaded(samples: list[Any], collate: Any, batch_size: int = 32) -> dict[str, Any]:
-    """Give loaders of samples that need putting together."""
+    """Return loaders of samples that need putting together."""
     held = len(samples) // 5
     train = DataLoader(samples[held:], batch_size, shuffle=True, collate_fn=collate)  # type: ignore[arg-type]
     return {"loader": train, "val_loader": DataLoader(samples[:held], 64, collate_fn=collate)}  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ class BracketModel(nn.Module):
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor | None = None
     ) -> Answer:
-        """Give the loss and the logits."""
+        """Return the loss and the logits."""
         x = self.tokens(input_ids) + self.places.weight[: input_ids.shape[1]]
         q, k, v = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
         length = input_ids.shape[1]
@@ -107,7 +107,7 @@ class BracketModel(nn.Module):
 
 
 def brackets(count: int = 500) -> list[list[int]]:
-    """Give nested brackets of two kinds, between a start and an end."""
+    """Return nested brackets of two kinds, between a start and an end."""
     generator = seeded(10)
     made = []
     for _ in range(count):
@@ -158,7 +158,7 @@ class FillIn(nn.Module):
         self.head = nn.Conv1d(width, 12, 1)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Give scores as batch × words × places."""
+        """Return scores as batch × words × places."""
         x = self.words(tokens).transpose(1, 2)
         return self.head(self.layers(x) + x)
 
@@ -180,7 +180,7 @@ class Pointer(nn.Module):
         self.score = nn.Sequential(nn.Linear(2 * width, width), nn.Tanh(), nn.Linear(width, 1, bias=False))
 
     def forward(self, lists: list[torch.Tensor]) -> torch.Tensor:
-        """Give a score for each place."""
+        """Return a score for each place."""
         hidden, lengths = pad_packed_sequence(self.rows(pack_sequence(lists, False))[0], batch_first=True)
         empty = torch.arange(hidden.shape[1]) >= lengths[:, None]
         return self.score(hidden)[..., 0].masked_fill(empty, float("-inf"))
@@ -212,7 +212,7 @@ class Dilated(nn.Module):
         self.head = nn.Conv1d(width, 1, 1)
 
     def forward(self, wave: torch.Tensor) -> torch.Tensor:
-        """Give the next value at each place."""
+        """Return the next value at each place."""
         x = self.first(wave)
         for layer in self.layers:
             x = x + torch.tanh(layer(F.pad(x, (layer.dilation[0], 0))))

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR, LinearLR
 from torch.utils.data import DataLoader
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.losses import mlp
 from tests.zoo.samples import digit_rows, seeded, setup, split
 
@@ -54,7 +54,7 @@ class SimSiam(nn.Module):
         self.foretell = nn.Sequential(nn.Linear(32, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 32))
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Give the mean cosine of each view's prediction with the other view, negative."""
+        """Return the mean cosine of each view's prediction with the other view, negative."""
         views = (rows + 0.1 * torch.randn_like(rows) for _ in range(2))
         codes = [self.whiten(self.encoder(view)) for view in views]
         pairs = ((codes[0], codes[1]), (codes[1], codes[0]))
@@ -75,7 +75,7 @@ def two_views_without_negatives() -> dict[str, Any]:
 
 
 def utterances() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Give frames of made sounds, each two or three frames long with a pause behind, and what was said."""
+    """Return frames of made sounds, each two or three frames long with a pause behind, and what was said."""
     generator = seeded(3)
     sounds, made = torch.randn(6, 8, generator=generator), []
     for _ in range(320):
@@ -106,7 +106,7 @@ class Listener(nn.Module):
         self.memory, self.head = nn.GRU(8, 32, bidirectional=True, batch_first=True), nn.Linear(64, 6)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """Give the log-probabilities of each frame's sound, time first."""
+        """Return the log-probabilities of each frame's sound, time first."""
         return self.head(self.memory(frames)[0]).log_softmax(-1).transpose(0, 1)
 
 

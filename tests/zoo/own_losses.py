@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import chain_tokens, digit_rows, friedman, setup, split
 from tests.zoo.sequences import TinyGpt
 
@@ -36,7 +36,7 @@ def second_of_the_tuple(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Ten
 
 
 def next_tokens() -> Any:
-    """Give inputs and targets that the loader has shifted."""
+    """Return inputs and targets that the loader has shifted."""
     tokens = chain_tokens()
     return split(tokens[:, :-1], tokens[:, 1:], batch_size=32)
 
@@ -92,7 +92,7 @@ class Output:
     logits: torch.Tensor | None = None
 
 
-class LabelledGpt(TinyGpt):
+class LabeledGpt(TinyGpt):
     """Shifts its labels by itself, as the causal models of transformers do."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class LabelledGpt(TinyGpt):
 
 
 def same_labels() -> Any:
-    """Give batches whose labels are the tokens themselves."""
+    """Return batches whose labels are the tokens themselves."""
     tokens = list(chain_tokens())
 
     def collate(rows: list[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -124,9 +124,9 @@ def attribute(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
 
 
 @healthy(**FALLS)
-def labelled_gpt() -> dict[str, Any]:
+def labeled_gpt() -> dict[str, Any]:
     """A dataclass with `.loss`, read by compute_loss."""
-    return setup(LabelledGpt(), same_labels(), compute_loss=attribute)
+    return setup(LabeledGpt(), same_labels(), compute_loss=attribute)
 
 
 def with_a_term(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:

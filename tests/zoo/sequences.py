@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import chain_tokens, digit_rows, seeded, setup, split, topic_tokens
 
 
 def digit_sequences() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give the digits as eight steps of eight pixels."""
+    """Return the digits as eight steps of eight pixels."""
     rows, labels = digit_rows()
     return rows.view(-1, 8, 8), labels
 
@@ -188,7 +188,7 @@ class Tagger(nn.Module):
         self.head = nn.Linear(48, 3)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Give scores of shape (samples, tokens, tags)."""
+        """Return scores of shape (samples, tokens, tags)."""
         return self.head(self.recurrent(self.words(tokens))[0])
 
 

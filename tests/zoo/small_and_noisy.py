@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import cancer, chain_tokens, digit_rows, iris, seeded, setup, split, topic_tokens
 from tests.zoo.sequences import TinyGpt
 
@@ -98,7 +98,7 @@ class Stateful(nn.Module):
 
 
 def truncated(resets: bool) -> dict[str, Any]:
-    """Give a recurrent model that is trained on pieces of long texts, all batches of one size."""
+    """Return a recurrent model that is trained on pieces of long texts, all batches of one size."""
     tokens = chain_tokens(384)
     data = TensorDataset(tokens[:, :-1], tokens[:, 1:])
     model = Stateful(resets)
@@ -151,7 +151,7 @@ def shifted_loss(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
 
 
 def counting(count: int = 400, length: int = 16) -> torch.Tensor:
-    """Give sequences that count up to 11 and begin again, from anywhere and with a jump now and then."""
+    """Return sequences that count up to 11 and begin again, from anywhere and with a jump now and then."""
     steps = torch.where(torch.rand(count, length, generator=seeded()) < 0.85, 1, 4)
     return (torch.randint(0, 11, (count, 1), generator=seeded(1)) + steps.cumsum(1)) % 11 + 1
 

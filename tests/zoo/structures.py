@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import cancer, digit_rows, friedman, seeded, setup, split
 
 
@@ -116,13 +116,13 @@ def deep_residual_mlp() -> dict[str, Any]:
 
 
 @healthy(epochs=5, accuracy=0.85)
-def zero_initialised_branches() -> dict[str, Any]:
+def zero_initialized_branches() -> dict[str, Any]:
     """Every block begins as the identity."""
     return setup(residual_tower(6, zero=True), split(*digit_rows()), nn.CrossEntropyLoss(), lr=2e-3)
 
 
 @healthy(epochs=5, accuracy=0.9)
-def zero_initialised_head() -> dict[str, Any]:
+def zero_initialized_head() -> dict[str, Any]:
     """All classes are equally likely at first, to the last bit."""
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     nn.init.zeros_(model[2].weight)
@@ -157,7 +157,7 @@ class Sign(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Give -1 or 1."""
+        """Return -1 or 1."""
         ctx.save_for_backward(x)
         return torch.where(x >= 0, 1.0, -1.0)
 
@@ -201,7 +201,7 @@ class Rounded(nn.Module):
 
 
 @healthy(epochs=8, good=lambda first, last: last < 0.5 * first)
-def quantised_autoencoder() -> dict[str, Any]:
+def quantized_autoencoder() -> dict[str, Any]:
     """A detach in the middle that cuts nothing off."""
     return setup(Rounded(), split(digit_rows()[0]), nn.MSELoss())
 

@@ -9,12 +9,12 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import cancer, diabetes, digit_rows, friedman, iris, raw_cancer, setup, split, wine
 
 
 def digits(batch_size: int = 64) -> DataLoader[Any]:
-    """Give scikit-learn's digits as rows of 64 pixels between 0 and 1."""
+    """Return scikit-learn's digits as rows of 64 pixels between 0 and 1."""
     pixels, labels = load_digits(return_X_y=True)
     rows = torch.tensor(pixels, dtype=torch.float32) / 16
     return DataLoader(TensorDataset(rows, torch.tensor(labels)), batch_size, shuffle=True)
@@ -30,7 +30,7 @@ def mlp_on_digits() -> dict[str, Any]:
 
 @healthy(epochs=10)
 def binary_on_breast_cancer() -> dict[str, Any]:
-    """Binary cross-entropy with logits, batch normalisation first."""
+    """Binary cross-entropy with logits, batch normalization first."""
     rows, labels = load_breast_cancer(return_X_y=True)
     rows = (rows - rows.mean(0)) / rows.std(0)
     data = TensorDataset(torch.tensor(rows, dtype=torch.float32), torch.tensor(labels, dtype=torch.float32)[:, None])
@@ -45,12 +45,12 @@ def binary_on_breast_cancer() -> dict[str, Any]:
 
 @healthy(epochs=15, accuracy=0.9)
 def batchnorm_on_raw_wine() -> dict[str, Any]:
-    """Columns of very different scales, brought together by a batch normalisation that stands first."""
+    """Columns of very different scales, brought together by a batch normalization that stands first."""
     model = nn.Sequential(nn.BatchNorm1d(13), nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 3))
     return setup(model, split(*wine(raw=True), batch_size=16), nn.CrossEntropyLoss(), class_names=["a", "b", "c"])
 
 
-class Standardised(nn.Module):
+class Standardized(nn.Module):
     """A network that knows the mean and spread of its columns as buffers."""
 
     def __init__(self, rows: torch.Tensor) -> None:
@@ -68,12 +68,12 @@ class Standardised(nn.Module):
 def scales_its_columns_inside() -> dict[str, Any]:
     """Raw columns between 0.001 and 4,000, scaled inside the model by its own buffers."""
     rows, labels = raw_cancer()
-    return setup(Standardised(rows), split(rows, labels, batch_size=32), nn.BCEWithLogitsLoss())
+    return setup(Standardized(rows), split(rows, labels, batch_size=32), nn.BCEWithLogitsLoss())
 
 
 @healthy(epochs=20, accuracy=0.9)
 def layer_norm_first() -> dict[str, Any]:
-    """Every row is normalised before the first layer."""
+    """Every row is normalized before the first layer."""
     model = nn.Sequential(nn.LayerNorm(13), nn.Linear(13, 32), nn.GELU(), nn.Linear(32, 3))
     return setup(model, split(*wine(), batch_size=16), nn.CrossEntropyLoss())
 

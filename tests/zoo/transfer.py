@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.images import convolutional
 from tests.zoo.samples import Loaders, digit_images, digit_rows, setup, split
 
@@ -32,7 +32,7 @@ def pretrained(model: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int = 
 
 
 def small_and_large() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """Give the digits below five, and the others counted from 0."""
+    """Return the digits below five, and the others counted from 0."""
     images, labels = digit_images()
     small = labels < 5
     return (images[small], labels[small]), (images[~small], labels[~small] - 5)
@@ -62,10 +62,10 @@ def frozen_backbone() -> dict[str, Any]:
 
 
 class FrozenStatistics(Transferred):
-    """A backbone whose batch normalisation stays as it was, whatever mode is asked for."""
+    """A backbone whose batch normalization stays as it was, whatever mode is asked for."""
 
     def train(self, mode: bool = True) -> FrozenStatistics:
-        """Keep the normalisation in eval mode."""
+        """Keep the normalization in eval mode."""
         super().train(mode)
         for module in self.backbone.modules():
             if isinstance(module, nn.BatchNorm2d):
@@ -75,7 +75,7 @@ class FrozenStatistics(Transferred):
 
 @healthy(epochs=8, accuracy=0.85)
 def frozen_batchnorm_statistics() -> dict[str, Any]:
-    """All weights are trained on, but not the normalisation."""
+    """All weights are trained on, but not the normalization."""
     old, new = small_and_large()
     backbone = pretrained(convolutional(), *old)[:-1]
     model = FrozenStatistics(backbone, 32, 5).train()
@@ -123,7 +123,7 @@ class LowRank(nn.Module):
 
 @healthy(epochs=6, good=lambda first, last: last < 0.7 * first, accuracy=0.9)
 def low_rank_adapters() -> dict[str, Any]:
-    """Frozen layers everywhere, each with a trainable neighbour."""
+    """Frozen layers everywhere, each with a trainable neighbor."""
     old, new = small_and_large()
     body = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5))
     body = pretrained(body, *old)

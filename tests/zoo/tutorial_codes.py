@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import chain_tokens, digit_images, digit_rows, seeded, setup, split
 
 
@@ -22,12 +22,12 @@ class Vae(nn.Module):
         self.fc3, self.fc4 = nn.Linear(code, hidden), nn.Linear(hidden, inputs)
 
     def encode(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give where the code is and the logarithm of its variance."""
+        """Return where the code is and the logarithm of its variance."""
         hidden = F.relu(self.fc1(x))
         return self.fc21(hidden), self.fc22(hidden)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Give the picture again, and its code."""
+        """Return the picture again, and its code."""
         mu, logvar = self.encode(x.flatten(1))
         z = mu + torch.exp(0.5 * logvar) * torch.randn_like(mu)
         return torch.sigmoid(self.fc4(F.relu(self.fc3(z)))), mu, logvar
@@ -60,7 +60,7 @@ class Denoiser(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the clean picture."""
+        """Return the clean picture."""
         return self.decoder(self.encoder(x))
 
 
@@ -88,7 +88,7 @@ class Discriminator(nn.Module):
         self.out = nn.Linear(128, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give a logit: true or made."""
+        """Return a logit: true or made."""
         return self.out(self.features(x).flatten(1)).squeeze(1)
 
 
@@ -150,20 +150,20 @@ class SkipGram(nn.Module):
 
     def __init__(self, words: int, width: int = 16) -> None:
         super().__init__()
-        self.centre = nn.Embedding(words, width, sparse=True)
+        self.center = nn.Embedding(words, width, sparse=True)
         self.context = nn.Embedding(words, width, sparse=True)
-        nn.init.uniform_(self.centre.weight, -0.5 / width, 0.5 / width)
+        nn.init.uniform_(self.center.weight, -0.5 / width, 0.5 / width)
         nn.init.zeros_(self.context.weight)
 
-    def forward(self, centre: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Give how well each context fits its centre."""
-        return (self.centre(centre)[:, None] * self.context(context)).sum(-1)
+    def forward(self, center: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """Return how well each context fits its center."""
+        return (self.center(center)[:, None] * self.context(context)).sum(-1)
 
 
 def negative_sampling(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
     """The true context first, five drawn ones behind."""
-    centre, context, drawn = batch
-    scores = model(centre, torch.cat([context[:, None], drawn], 1))
+    center, context, drawn = batch
+    scores = model(center, torch.cat([context[:, None], drawn], 1))
     return -(F.logsigmoid(scores[:, 0]) + F.logsigmoid(-scores[:, 1:]).sum(1)).mean()
 
 
@@ -171,9 +171,9 @@ def negative_sampling(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tenso
 def word_vectors() -> dict[str, Any]:
     """word2vec with `SparseAdam`; the vectors begin as the original has them, the contexts at zero."""
     tokens = chain_tokens(300, 16, 24)
-    centre, context = tokens[:, :-1].flatten(), tokens[:, 1:].flatten()
-    drawn = torch.randint(1, 24, (len(centre), 5), generator=seeded(5))
+    center, context = tokens[:, :-1].flatten(), tokens[:, 1:].flatten()
+    drawn = torch.randint(1, 24, (len(center), 5), generator=seeded(5))
     model = SkipGram(24)
     optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=1e-2)
-    loaders = split(centre, context, drawn, batch_size=128)
+    loaders = split(center, context, drawn, batch_size=128)
     return setup(model, loaders, compute_loss=negative_sampling, optimizer=optimizer)

@@ -10,12 +10,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import setup
 
 
 def molecules(count: int = 400) -> list[dict[str, Any]]:
-    """Give small graphs whose value is the share of their edges that join unlike atoms."""
+    """Return small graphs whose value is the share of their edges that join unlike atoms."""
     draw = np.random.default_rng(34)
     made = []
     for _ in range(count):
@@ -57,7 +57,7 @@ class GraphNet(nn.Module):
         return total / number if self.mean else total
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor, graph: torch.Tensor) -> torch.Tensor:
-        """Give one number for each graph."""
+        """Return one number for each graph."""
         h = F.relu(self.first(x))
         for layer in self.rounds:
             h = F.relu(layer(torch.cat([h, self.gather(h[edges[0]], edges[1], len(h))], 1)))

@@ -10,12 +10,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_images, seeded, setup, split
 
 
 class ShiftedDigits(Dataset[Any]):
-    """Digits that are moved by up to one pixel in training, normalised with their mean and spread."""
+    """Digits that are moved by up to one pixel in training, normalized with their mean and spread."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, train: bool) -> None:
         self.images, self.labels, self.train = images, labels, train
@@ -25,7 +25,7 @@ class ShiftedDigits(Dataset[Any]):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        """Give one digit, moved in training."""
+        """Return one digit, moved in training."""
         image = self.images[index]
         if self.train:
             down, right = torch.randint(-1, 2, (2,)).tolist()
@@ -34,13 +34,13 @@ class ShiftedDigits(Dataset[Any]):
 
 
 def halves() -> tuple[ShiftedDigits, ShiftedDigits]:
-    """Give digits to train on and digits to judge by."""
+    """Return digits to train on and digits to judge by."""
     images, labels = digit_images()
     return ShiftedDigits(images[:1400], labels[:1400], True), ShiftedDigits(images[1400:], labels[1400:], False)
 
 
 def digit_net(dropout: float = 0.25) -> nn.Sequential:
-    """Two blocks of convolution, normalisation and dropout."""
+    """Two blocks of convolution, normalization and dropout."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout2d(dropout / 2),
         nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
@@ -71,7 +71,7 @@ class LeNet(nn.Module):
         self.fc1, self.fc2, self.fc3 = nn.Linear(16 * 2 * 2, 120), nn.Linear(120, 84), nn.Linear(84, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the scores of ten digits."""
+        """Return the scores of ten digits."""
         x = F.max_pool2d(F.relu(self.conv1(x)), 2)
         x = torch.flatten(F.max_pool2d(F.relu(self.conv2(x)), 2), 1)
         return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
@@ -96,7 +96,7 @@ class Digits(nn.Module):
         self.fc1, self.fc2 = nn.Linear(128, 64), nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give log-probabilities."""
+        """Return log-probabilities."""
         x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
         x = torch.flatten(self.dropout1(x), 1)
         return F.log_softmax(self.fc2(self.dropout2(F.relu(self.fc1(x)))), dim=1)
@@ -140,7 +140,7 @@ class SmallResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the scores of the classes."""
+        """Return the scores of the classes."""
         return self.fc(self.layers(self.stem(x)).mean((2, 3)))
 
 
@@ -154,7 +154,7 @@ def small_resnet() -> dict[str, Any]:
 
 
 def conv(inside: int, outside: int) -> nn.Sequential:
-    """A convolution with its normalisation."""
+    """A convolution with its normalization."""
     return nn.Sequential(nn.Conv2d(inside, outside, 3, padding=1), nn.BatchNorm2d(outside), nn.ReLU(inplace=True))
 
 
@@ -168,7 +168,7 @@ class UNet(nn.Module):
         self.back2, self.back1, self.out = conv(32, 16), conv(16, 8), nn.Conv2d(8, 1, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give a logit for each pixel."""
+        """Return a logit for each pixel."""
         one = self.one(x)
         two = self.two(F.max_pool2d(one, 2))
         up = self.up2(self.bottom(F.max_pool2d(two, 2)))
@@ -177,7 +177,7 @@ class UNet(nn.Module):
 
 
 def discs(count: int = 320, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give noisy images of a bright disc on an uneven ground, and where the disc is."""
+    """Return noisy images of a bright disc on an uneven ground, and where the disc is."""
     generator = seeded(7)
     middle = 4 + 8 * torch.rand(count, 2, generator=generator)
     radius = 2 + 2 * torch.rand(count, generator=generator)
@@ -216,7 +216,7 @@ def trained_features() -> dict[str, torch.Tensor]:
 
 
 def transferred() -> SmallResNet:
-    """Give a frozen backbone with a head of ten classes."""
+    """Return a frozen backbone with a head of ten classes."""
     model = SmallResNet(2)
     model.load_state_dict(trained_features(), strict=False)
     for parameter in model.parameters():

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import digit_images, digit_rows, iris, scaled, seeded, setup, split
 
 
@@ -25,14 +25,14 @@ def deep(inputs: int, outputs: int, width: int = 64, dropout: float = 0.1) -> nn
 
 @healthy(epochs=12, good=lambda first, last: last < 0.3 * first)
 def prices_as_they_are() -> dict[str, Any]:
-    """Targets between 0 and 30 that nobody has standardised, under `SmoothL1Loss`."""
+    """Targets between 0 and 30 that nobody has standardized, under `SmoothL1Loss`."""
     rows, target = make_friedman1(900, noise=0.5, random_state=1)
     price = torch.tensor(target, dtype=torch.float32)[:, None]
     return setup(deep(10, 1), split(scaled(rows), price, batch_size=32), nn.SmoothL1Loss(), 3e-3)
 
 
 def rare_events() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give a table of which six rows in a hundred are events."""
+    """Return a table of which six rows in a hundred are events."""
     rows, labels = make_classification(
         1600, 16, n_informative=8, n_redundant=2, weights=[0.94], class_sep=1.5, flip_y=0.0, random_state=2
     )
@@ -73,7 +73,7 @@ def all_flowers_in_one_batch() -> dict[str, Any]:
 
 
 class Factors(nn.Module):
-    """Matrix factorisation with biases."""
+    """Matrix factorization with biases."""
 
     def __init__(self, users: int, items: int, width: int = 8) -> None:
         super().__init__()
@@ -84,13 +84,13 @@ class Factors(nn.Module):
             nn.init.normal_(table.weight, std=0.1)
 
     def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
-        """Give the stars that a user would give."""
+        """Return the stars that a user would give."""
         fit = (self.users(user) * self.items(item)).sum(1)
         return self.mean + fit + self.user_bias(user)[:, 0] + self.item_bias(item)[:, 0]
 
 
 def ratings(count: int = 5000) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give users, items and stars between 1 and 5 by a taste of three kinds."""
+    """Return users, items and stars between 1 and 5 by a taste of three kinds."""
     generator = seeded(31)
     user, item = (torch.randint(0, n, (count,), generator=generator) for n in (120, 80))
     taste = torch.randn(120, 3, generator=generator), torch.randn(80, 3, generator=generator)
@@ -114,7 +114,7 @@ class TwoTasks(nn.Module):
         self.log_vars = nn.Parameter(torch.zeros(2))
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Give the scores of the digits, and the ink."""
+        """Return the scores of the digits, and the ink."""
         hidden = self.trunk(x)
         return {"digit": self.digit(hidden), "ink": self.ink(hidden).squeeze(-1)}
 
@@ -128,7 +128,7 @@ def both_tasks(model: TwoTasks, batch: Any, loss_fn: Any) -> torch.Tensor:
 
 
 def two_answers() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give digits, what they are, and how much ink their upper half took, standardised."""
+    """Return digits, what they are, and how much ink their upper half took, standardized."""
     images, labels = digit_images()
     ink = images[:, 0, :4].sum((1, 2))
     return images, labels, (ink - ink.mean()) / ink.std()
@@ -141,7 +141,7 @@ def two_tasks_at_once() -> dict[str, Any]:
 
 
 def tags() -> tuple[torch.Tensor, torch.Tensor]:
-    """Give counts of words and the tags that they carry."""
+    """Return counts of words and the tags that they carry."""
     rows, labels = make_multilabel_classification(900, 30, n_classes=6, n_labels=2, random_state=4)
     return torch.log1p(torch.tensor(rows, dtype=torch.float32)), torch.tensor(labels, dtype=torch.float32)
 
@@ -168,7 +168,7 @@ class Visits(nn.Module):
         self.net = nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, 1))
 
     def forward(self, x: torch.Tensor, days: torch.Tensor) -> torch.Tensor:
-        """Give the logarithm of how many are expected."""
+        """Return the logarithm of how many are expected."""
         return self.net(x) + torch.log(days)
 
 
@@ -221,13 +221,13 @@ class Categories(nn.Module):
         self.net = nn.Sequential(nn.Linear(width + 4, 48), nn.ReLU(), nn.Dropout(0.1), nn.Linear(48, 1))
 
     def forward(self, categories: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """Give one number a row."""
+        """Return one number a row."""
         known = [table(categories[:, i]) for i, table in enumerate(self.tables)]
         return self.net(torch.cat([*known, self.norm(numbers)], 1)).squeeze(1)
 
 
 def sales() -> dict[str, torch.Tensor]:
-    """Give shops, weekdays and kinds with four numbers of very different size, and the logarithm of sales."""
+    """Return shops, weekdays and kinds with four numbers of very different size, and the logarithm of sales."""
     generator = seeded(33)
     kinds = torch.stack([torch.randint(0, n, (1000,), generator=generator) for n in (7, 12, 4)], 1)
     numbers = torch.randn(1000, 4, generator=generator)
@@ -244,7 +244,7 @@ def sales_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
 
 @healthy(epochs=12, good=lambda first, last: last < 0.1 * first)
 def sales_of_shops() -> dict[str, Any]:
-    """Entity embeddings; the numbers are normalised within the model, the target is not at all."""
+    """Entity embeddings; the numbers are normalized within the model, the target is not at all."""
     table = sales()
     rows: Any = [{name: column[i] for name, column in table.items()} for i in range(1000)]
     loaders = DataLoader(rows[:800], 32, shuffle=True), DataLoader(rows[800:], 128)

@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from tests.clinic import healthy
+from tests.examples import healthy
 from tests.zoo.samples import seeded, setup, split
 
 Review = tuple[torch.Tensor, int]
 
 
 def reviews(count: int = 500) -> list[Review]:
-    """Give texts of 4 to 24 words out of 60, which are good or bad by the words of feeling in them."""
+    """Return texts of 4 to 24 words out of 60, which are good or bad by the words of feeling in them."""
     generator = seeded(21)
     made = []
     for _ in range(count):
@@ -38,7 +38,7 @@ def padded(samples: list[Review]) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
 
 
 def review_loaders(collate: Any = padded) -> tuple[DataLoader[Any], DataLoader[Any]]:
-    """Give texts to train on and to judge by."""
+    """Return texts to train on and to judge by."""
     texts: Any = reviews()
     return DataLoader(texts[:400], 32, shuffle=True, collate_fn=collate), DataLoader(
         texts[400:], 64, collate_fn=collate
@@ -104,7 +104,7 @@ class TextTransformer(nn.Module):
 
 
 def warmed(model: nn.Module) -> dict[str, Any]:
-    """Give AdamW with a warm-up and a cosine behind it."""
+    """Return AdamW with a warm-up and a cosine behind it."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
 
     def rate(step: int) -> float:
@@ -121,7 +121,7 @@ def transformer_with_a_mask() -> dict[str, Any]:
 
 
 def waves(count: int = 600, length: int = 30) -> torch.Tensor:
-    """Give sums of two sines with a little noise."""
+    """Return sums of two sines with a little noise."""
     generator = seeded(22)
     rate = 0.2 + 0.4 * torch.rand(count, 2, 1, generator=generator)
     phase = 6.28 * torch.rand(count, 2, 1, generator=generator)
@@ -174,13 +174,13 @@ class Characters(Dataset[Any]):
         return (len(self.codes) - self.shift) // self.window
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give a window and what follows each of its characters."""
+        """Return a window and what follows each of its characters."""
         begin = index * self.window
         return tuple(self.codes[begin + s : begin + s + self.window] for s in (0, self.shift))  # type: ignore[return-value]
 
 
 def prose() -> str:
-    """Give the descriptions of three data sets as one text."""
+    """Return the descriptions of three data sets as one text."""
     text = "".join(load().DESCR for load in (load_breast_cancer, load_diabetes, load_iris)).lower()
     return "".join(c for c in text if c.isalpha() or c in " .,\n")
 
@@ -194,7 +194,7 @@ class CharacterModel(nn.Module):
         self.fc = nn.Linear(96, vocabulary)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give scores for each place: batch, characters, time."""
+        """Return scores for each place: batch, characters, time."""
         return self.fc(self.lstm(self.embedding(x))[0]).transpose(1, 2)
 
 
@@ -209,7 +209,7 @@ def next_character() -> dict[str, Any]:
 
 
 def movements(count: int = 480, length: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give three channels of a sensor for four ways to move, standardised."""
+    """Return three channels of a sensor for four ways to move, standardized."""
     generator = seeded(23)
     kind = torch.randint(0, 4, (count,), generator=generator)
     rate = torch.tensor([0.3, 0.5, 0.8, 1.2])[kind][:, None, None] * (

@@ -39,5 +39,5 @@ export function openingCode(picked: Picked, options: Record<string, unknown> = {
   const names = Object.fromEntries(roles.map((role) => [role, picked[role]]));
   const given = [...roles.map((role) => picked[role]), `names=${literal(names)}`];
   for (const [name, value] of Object.entries(options)) given.push(`${name}=${literal(value)}`);
-  return `__import__("nbdebug.lab.panel", fromlist=["open_wizard"]).open_wizard(${given.join(", ")})`;
+  return `__import__("nbdebug.integrations.lab.panel", fromlist=["open_wizard"]).open_wizard(${given.join(", ")})`;
 }

@@ -11,7 +11,7 @@ export class Refusal extends Error {}
 /** Writes the expression that asks; a JSON text in quotes is a text of Python, too. */
 export function expression(question: string, details: object): string {
   const [name, given] = [question, JSON.stringify(details)].map((text) => JSON.stringify(text));
-  return `__import__("nbdebug.lab", fromlist=["answer"]).answer(${name}, ${given})`;
+  return `__import__("nbdebug.integrations.lab", fromlist=["answer"]).answer(${name}, ${given})`;
 }
 
 export async function ask(

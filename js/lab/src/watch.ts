@@ -24,7 +24,7 @@ export function toWatch(message: unknown): Watch {
   };
 }
 
-/** Says how it goes, in words, because a colour alone says it to some people only. */
+/** Says how it goes, in words, because a color alone says it to some people only. */
 export function inWords(watch: Watch): string {
   const loss = watch.loss === null ? [] : [`loss ${short(watch.loss)}`];
   const health = watch.check === "" ? watch.state : `${watch.state}: ${watch.check}`;

@@ -6,7 +6,7 @@ const reply = (nbdebug: object): object => ({ status: "ok", user_expressions: { 
 describe("the kernel's answers", () => {
   it("asks by an expression without a statement, with its details as a text", () => {
     expect(expression("export", { path: 'a"b.html' })).toBe(
-      '__import__("nbdebug.lab", fromlist=["answer"]).answer("export", "{\\"path\\":\\"a\\\\\\"b.html\\"}")',
+      '__import__("nbdebug.integrations.lab", fromlist=["answer"]).answer("export", "{\\"path\\":\\"a\\\\\\"b.html\\"}")',
     );
   });
 

@@ -1,4 +1,4 @@
-// The values of every layer in one picture, a strip of colour a layer over common bins; a click shows one layer's own
+// The values of every layer in one picture, a strip of color a layer over common bins; a click shows one layer's own
 // histogram, before and after its nonlinearity. From a watch, a slider goes through the steps of the training.
 
 import type { RenderProps } from "@anywidget/types";

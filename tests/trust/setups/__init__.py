@@ -53,36 +53,36 @@ def case(**how: Any) -> Callable[[Make], Make]:
 
 
 def all_cases() -> list[Case]:
-    """Give every set-up of every kind."""
+    """Return every set-up of every kind."""
     for kind in KINDS:
         importlib.import_module(f"{__name__}.{kind}")
     return CASES
 
 
 def rows(count: int = 24, width: int = 6, classes: int = 3) -> TensorDataset:
-    """Give rows of numbers whose class can be learned."""
+    """Return rows of numbers whose class can be learned."""
     generator = torch.Generator().manual_seed(1)
     values = torch.randn(count, width, generator=generator)
     return TensorDataset(values, values[:, :classes].argmax(1))
 
 
 def loader(data: Any = None, size: int = 8, **options: Any) -> DataLoader[Any]:
-    """Give a loader of small batches."""
+    """Return a loader of small batches."""
     return DataLoader(rows() if data is None else data, size, **options)
 
 
 def mlp(*middle: nn.Module) -> nn.Sequential:
-    """Give the smallest network that is one."""
+    """Return the smallest network that is one."""
     return nn.Sequential(nn.Linear(6, 8), *(middle or (nn.ReLU(),)), nn.Linear(8, 3))
 
 
 def classify(model: nn.Module, **more: Any) -> dict[str, Any]:
-    """Give the usual rest around a model."""
+    """Return the usual rest around a model."""
     return {"model": model, "loader": loader(shuffle=True), "loss_fn": nn.CrossEntropyLoss(), **more}
 
 
 def adam(model: nn.Module, **options: Any) -> torch.optim.Optimizer:
-    """Give the usual optimizer."""
+    """Return the usual optimizer."""
     return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, **options)
 
 
@@ -99,5 +99,5 @@ def trained(model: nn.Module, optimizer: Any, steps: int = 2) -> None:
 
 
 def names() -> Iterator[str]:
-    """Give the names of all set-ups."""
+    """Return the names of all set-ups."""
     yield from (one.name for one in all_cases())

@@ -39,7 +39,7 @@ class Named(nn.Module):
 
 
 def two(batch: Any) -> list[Any]:
-    """Give a short list of batches."""
+    """Return a short list of batches."""
     return [batch, batch]
 
 

@@ -142,7 +142,7 @@ def pruned() -> dict[str, Any]:
 
 
 @case()
-def parametrised() -> dict[str, Any]:
+def parametrized() -> dict[str, Any]:
     class Symmetric(nn.Module):
         def forward(self, weight: torch.Tensor) -> torch.Tensor:
             return weight.triu() + weight.triu(1).T

@@ -1,1 +1,0 @@
-"""Callbacks that watch a training whose loop is not the user's own."""

@@ -1,0 +1,1 @@
+"""Problems of the data: loading, values, normalization, sampling, targets, splits."""

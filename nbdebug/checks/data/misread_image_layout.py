@@ -1,0 +1,84 @@
+"""Image dimensions are in the wrong order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.charts import Bars
+from nbdebug.core.finding import Finding, Patch, Remedy
+from nbdebug.core.registry import check
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence.first_layer_inputs import FirstLayer, FirstWeights
+from nbdebug.evidence.image_layout import ImageLayout
+
+__all__ = ["misread_image_layout"]
+
+SOURCE = "37 reasons, 1; neighboring pixels are correlated"
+PERMUTE = Remedy("Permute the channels to dim 1; do not reshape.", "x = x.permute(0, 3, 1, 2)", Patch("reread-images"))
+
+
+@check(explains=("worse-than-baseline", "destructive-augmentation"))
+def misread_image_layout(
+    first: FirstWeights,
+    *,
+    gain: float = 0.7,  # the other layout is smoother by a third at least …
+    wins: float = 0.9,  # … in nine images out of ten
+    smooth: float = 0.9,  # neighbors are correlated along a spatial dimension; channels are not ordered
+) -> Iterator[Finding]:
+    """Height, width and channels of the images are in the wrong order.
+
+    Neighboring pixels are correlated. nbdebug inspects the images that reach the first convolution: whether the channel
+    dimension is as smooth as a spatial one while the channels are last, and whether the same memory read in another
+    layout gives smoother images.
+
+    Why it matters: a convolution over scrambled pixels sees noise. The shapes match, so nothing fails, and the accuracy
+    stays far below what the model can reach.
+
+    What to try: use `permute` to move the channels to dim 1; `view` and `reshape` never move data, they only
+    reinterpret the memory.
+    """
+    looked = [(layer, layer.layout) for layer in first.layers if layer.layout is not None]
+    if not looked:
+        raise NotApplicable("no 2d convolution is among the first layers")
+    for layer, layout in looked:
+        if layout.other and layout.gain < gain and layout.wins > wins:
+            yield _reshaped(layer, layout, gain)
+        elif _is_channel_last(layout, smooth, wins):
+            yield _channel_last(layer, layout, smooth)
+
+
+def _is_channel_last(layout: ImageLayout, smooth: float, wins: float) -> bool:
+    """Return whether dims 1 and 2 look spatial while the last dim is small enough for channels."""
+    first, second, last = layout.shape
+    alike = max(layout.smooth[:2]) < smooth and min(layout.ordered[:2]) > wins
+    even = 0.5 < layout.smooth[0] / max(layout.smooth[1], 1e-9) < 2
+    return last <= 4 and min(first, second) >= 8 and max(first, second) <= 4 * min(first, second) and alike and even
+
+
+def _channel_last(layer: FirstLayer, layout: ImageLayout, smooth: float) -> Finding:
+    return Finding(
+        f"The images {layout.shape} that reach `{layer.path}` ({layer.module}) are channels-last: dim 1 is as smooth "
+        f"as a spatial dimension in {layout.ordered[0]:.0%} of {layout.pictures} images.",
+        where=layer.path,
+        severity="bug" if layout.shape[2] in (3, 4) else "suspect",
+        evidence={"shape": layout.shape, "roughness by axis": layout.smooth, "threshold": smooth, "source": SOURCE},
+        remedies=(PERMUTE,),
+        exhibit=Bars(("dim 1", "dim 2"), layout.smooth[:2], title="Neighbor difference / random pair difference"),
+    )
+
+
+def _reshaped(layer: FirstLayer, layout: ImageLayout, gain: float) -> Finding:
+    return Finding(
+        f"The images {layout.shape} that reach `{layer.path}` ({layer.module}) are scrambled: read as {layout.other}, "
+        f"they are {1 / max(layout.gain, 1e-9):.1f} times smoother ({layout.wins:.0%} of {layout.pictures} images).",
+        where=layer.path,
+        evidence={
+            "shape": layout.shape,
+            "roughness, other reading to this": layout.gain,
+            "pictures": layout.pictures,
+            "threshold": gain,
+            "source": SOURCE,
+        },
+        remedies=(PERMUTE,),
+        exhibit=Bars(("current layout", layout.other), (1.0, layout.gain), title="Roughness"),
+    )

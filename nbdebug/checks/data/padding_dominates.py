@@ -1,0 +1,307 @@
+"""Padding is treated as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from nbdebug.charts import Bars
+from nbdebug.core.finding import Finding, Remedy, Severity
+from nbdebug.core.registry import check, probe
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.kept_state import from_one_state
+from nbdebug.experiments.loss_of_outputs import open_box
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
+from nbdebug.setup.loss import main_output
+
+__all__ = ["PaddingTrial", "padding", "padding_dominates"]
+
+
+@dataclass(frozen=True)
+class PaddingTrial:
+    """Padding in the inputs, and what it does to the prediction and the loss.
+
+    `share` is the part of all places that is padding. `influence` is the relative change of a prediction when the
+    padding of its sample is cut off, None where the model cannot be run without; `noise` is the same for the identical
+    input, 0 for a model that is deterministic in eval mode. `in_loss` is the share of the gradient at the outputs that
+    comes from places that are padding, None where outputs have no places. Padding before the data (not `at_end`) is
+    read first and forgotten by a network that reads on.
+    """
+
+    name: str
+    value: float
+    share: float
+    samples: int
+    longest: int
+    influence: float | None = None
+    in_loss: float | None = None
+    at_end: bool = True
+    noise: float = 0.0
+    reason: str = ""
+
+
+BATCHES = 4
+TRIED = 8
+RUNS = 16  # of a model that is random in eval mode, averaged
+SHORTEST = 4  # places, below which a run of equal values means nothing
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """One input whose sequences are filled up: with what, at which end, and how many real places each row has."""
+
+    name: str
+    value: float
+    at_end: bool
+    lengths: torch.Tensor
+    longest: int
+
+    @property
+    def share(self) -> float:
+        """The part of all places that is padding."""
+        return 1 - float(self.lengths.double().mean()) / self.longest
+
+    def cut(self, batch: Batch, row: int, lengths_too: bool = False) -> Batch:
+        """Return one sample without its padding, in every input that has the same places; and with its true length."""
+        length = int(self.lengths[row])
+        keep = slice(0, length) if self.at_end else slice(self.longest - length, self.longest)
+
+        def shorter(_: str, tensor: torch.Tensor) -> torch.Tensor:
+            if lengths_too and tensor.dim() == 1 and not tensor.is_floating_point():
+                return tensor.clamp(max=length)
+            if tensor.dim() < 2 or tensor.shape[1] != self.longest:
+                return tensor
+            tensor = tensor[:, keep]
+            square = tensor.dim() == 3 and tensor.shape[2] == self.longest and not tensor.is_floating_point()
+            return tensor[:, :, keep] if square else tensor
+
+        return batch.select(torch.tensor([row])).map_inputs(shorter)
+
+
+@probe
+def padding(sandbox: Sandbox, trial: TrialRun) -> PaddingTrial:
+    """Remove the padding of each sequence and compare the predictions."""
+    require_run(trial)
+    batches = sandbox.batches(BATCHES)
+    seen = [found for batch in batches for found in _padded_inputs(batch)]
+    if not seen or not list(_padded_inputs(batches[0])):
+        raise NotApplicable("no input looks like padded sequences")
+    here = next(_padded_inputs(batches[0]))
+    same = [found for found in seen if found.name == here.name]
+    share = sum(found.share for found in same) / len(same)
+    count = sum(len(found.lengths) for found in same)
+    influence = _influence(sandbox, batches[0], here)
+    in_loss = _in_loss(sandbox, batches[0], here)
+    return PaddingTrial(
+        here.name,
+        here.value,
+        share,
+        count,
+        here.longest,
+        influence.value,
+        in_loss,
+        at_end=here.at_end,
+        noise=influence.noise,
+        reason=influence.reason,
+    )
+
+
+def _padded_inputs(batch: Batch) -> Iterator[_Padded]:
+    for name, tensor in batch.inputs.items():
+        if tensor.layout is not torch.strided or tensor.is_complex() or tensor.dtype == torch.bool:
+            continue
+        sequences = tensor.dim() == 2 and not tensor.is_floating_point()
+        frames = tensor.dim() == 3 and tensor.is_floating_point()
+        if tensor.shape[0] != batch.size or batch.size < 4 or not (sequences or frames) or tensor.shape[1] < SHORTEST:
+            continue
+        for at_end in (True, False):
+            found = _ends(name, tensor, at_end)
+            if found is not None:
+                yield found
+                break
+
+
+def _ends(name: str, tensor: torch.Tensor, at_end: bool) -> _Padded | None:
+    """Look for runs of one value at the same end of many rows, of different lengths."""
+    ordered = tensor.flip(1) if at_end else tensor
+    value = float(ordered[:, 0].flatten().mode().values) if tensor.dim() == 2 else 0.0
+    filled = ordered == value if tensor.dim() == 2 else (ordered == 0).all(2)
+    runs = filled.long().cumprod(1).sum(1)
+    longest = tensor.shape[1]
+    if int((runs > 1).sum()) < max(2, 0.3 * len(runs)) or len(runs.unique()) < 3 or int((runs == longest).sum()) > 0:
+        return None
+    inside = filled.sum(1) - runs
+    if float(inside.sum()) > 0.5 * float(runs.sum()):
+        return None  # a value that occurs everywhere fills nothing up
+    return _Padded(name, value, at_end, longest - runs, longest)
+
+
+@dataclass(frozen=True)
+class _Influence:
+    """The median change of a prediction without the padding, and between runs of the identical input."""
+
+    value: float | None = None
+    noise: float = 0.0
+    reason: str = ""
+
+
+@torch.no_grad()
+def _influence(sandbox: Sandbox, batch: Batch, padded: _Padded) -> _Influence:
+    """Measure the change of a prediction without the padding, relative to how predictions differ."""
+    rows = [r for r in padded.lengths.argsort().tolist() if 0 < int(padded.lengths[r]) < padded.longest]
+    changes, noises = list[float](), list[float]()
+    with sandbox.mode(training=False):
+        try:
+            whole = _mean_of(sandbox, partial(sandbox.forward, batch), 1)
+            if whole is None or whole.shape[:1] != (batch.size,):
+                return _Influence(reason="the model returns no output with one row per sample")
+            spread = max(float(whole.std(0).mean()), 1e-12)
+            runs = _runs_needed(sandbox, batch, whole)
+            for row in rows[:TRIED]:
+                sample = partial(sandbox.forward, batch.select(torch.tensor([row])))
+                alone = _mean_of(sandbox, sample, runs)
+                again = alone if runs == 1 else _mean_of(sandbox, sample, runs)
+                cut = _mean_of(sandbox, partial(_forward_cut, sandbox, padded, batch, row), runs)
+                changes.append(_difference(alone, cut, padded, row) / spread)
+                noises.append(_difference(alone, again, padded, row) / spread)
+        except NbdebugError:
+            raise
+        except Exception as error:
+            return _Influence(reason=f"the model fails on shorter sequences ({type(error).__name__})")
+    if not changes:
+        return _Influence(reason="no sample is shorter than the others")
+    return _Influence(sorted(changes)[len(changes) // 2], sorted(noises)[len(noises) // 2])
+
+
+def _runs_needed(sandbox: Sandbox, batch: Batch, whole: torch.Tensor) -> int:
+    """Return how many runs are averaged: one, unless the identical batch gets another prediction."""
+    again = _mean_of(sandbox, partial(sandbox.forward, batch), 1)
+    return 1 if again is not None and torch.equal(again, whole) else RUNS
+
+
+def _mean_of(sandbox: Sandbox, forward: Callable[[], Any], runs: int) -> torch.Tensor | None:
+    """Return the mean prediction of some runs, each from the same kept state and with random numbers of its own."""
+    outputs = []
+    for _ in range(runs):
+        with from_one_state(sandbox.model):
+            output = main_output(forward())
+        if output is None:
+            return None
+        outputs.append(output.double())
+    return torch.stack(outputs).mean(0)
+
+
+def _forward_cut(sandbox: Sandbox, padded: _Padded, batch: Batch, row: int) -> Any:
+    """Run one sample without its padding; lengths that count padding in would be too long for it."""
+    try:
+        return sandbox.forward(padded.cut(batch, row))
+    except NbdebugError:
+        raise
+    except Exception:
+        return sandbox.forward(padded.cut(batch, row, lengths_too=True))
+
+
+def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _Padded, row: int) -> float:
+    if alone is None or cut is None:
+        return 0.0
+    if alone.shape != cut.shape:  # an answer for every place: compare those that are left
+        length = int(padded.lengths[row])
+        for dim in range(1, alone.dim()):
+            if alone.shape[dim] == padded.longest and cut.shape[dim] == length:
+                alone = alone.narrow(dim, 0 if padded.at_end else padded.longest - length, length)
+    if alone.shape != cut.shape:
+        return 0.0
+    return float((alone - cut).abs().mean())
+
+
+def _in_loss(sandbox: Sandbox, batch: Batch, padded: _Padded) -> float | None:
+    """Return the share of the gradient that comes from outputs at places of padding."""
+    targets = list(batch.targets.values())
+    if len(targets) != 1 or targets[0].shape[:2] != (batch.size, padded.longest):
+        return None
+    try:
+        with sandbox.mode(training=False):
+            box = open_box(sandbox, batch)
+        path, output = next(iter(box.heads.items()))
+        _, gradient = box.gradient(path, output)
+    except Exception:
+        sandbox.control.poll()
+        return None
+    axes = [dim for dim in range(1, output.dim()) if output.shape[dim] == padded.longest]
+    if gradient is None or not axes or output.shape[0] != batch.size:
+        return None
+    pull = gradient.abs().movedim(axes[0], 1).reshape(batch.size, padded.longest, -1).sum(2)
+    places = torch.arange(padded.longest, device=pull.device)
+    lengths = padded.lengths.to(pull.device)[:, None]
+    filled = places >= lengths if padded.at_end else places < padded.longest - lengths
+    total = float(pull.sum())
+    return float(pull[filled].sum()) / total if total > 0 else None
+
+
+MASK = Remedy("Mask the padding positions.", "mask = tokens != 0  # attention, pooling, pack_padded_sequence")
+IGNORE = Remedy("Ignore padding in the loss.", "nn.CrossEntropyLoss(ignore_index=pad_id)")
+
+
+@check(explains=("worse-than-baseline", "cannot-overfit-batch", "loss-metric-disagree"))
+def padding_dominates(
+    padding: PaddingTrial,
+    *,
+    share: float = 0.3,  # of all positions; less padding does little harm
+    most: float = 0.8,  # of all positions: batching by length would save most of the compute
+    influence: float = 0.2,  # of the predictions' standard deviation; exactly 0 where padding is masked
+    noises: float = 3.0,  # times the difference between two runs of the identical input, for models random in eval mode
+) -> Iterator[Finding]:
+    """Much of the input is padding, and the model or the loss treats it as data.
+
+    nbdebug finds the padding value, removes the padding sample by sample, and compares the predictions: a model that
+    masks its padding gives the same ones. A model that is random in eval mode is run several times, and the difference
+    must exceed that between runs of the identical input. For outputs at every position it also measures how much of
+    the loss gradient comes from padded positions.
+
+    Why it matters: a recurrent state that has processed thirty zeros after the last word has forgotten the words; and a
+    loss over padding is soon small, because padding is easy to predict, while nothing is learned about the rest.
+
+    What to try: mask padding in attention and pooling, pack sequences for recurrent layers, set `ignore_index` in the
+    loss, and batch sequences of similar length.
+    """
+    grave: Severity = "suspect" if padding.share >= share else "note"
+    if padding.in_loss is not None and padding.in_loss > max(0.5 * padding.share, 0.05):
+        yield _finding(
+            padding, grave, share, IGNORE,
+            f"{padding.in_loss:.0%} of the loss gradient comes from padding, which fills {padding.share:.0%} of "
+            f"`{padding.name}`",
+        )  # fmt: skip
+    elif padding.influence is not None and padding.influence > max(influence, noises * padding.noise):
+        yield _finding(
+            padding, grave if padding.at_end else "note", influence, MASK,
+            f"{padding.share:.0%} of `{padding.name}` is padding, and removing it changes the predictions by "
+            f"{padding.influence:.2g} standard deviations",
+        )  # fmt: skip
+    elif padding.share > most:
+        short = Remedy("Batch sequences of similar length.", "collate_fn=pad_to_longest_in_batch")
+        yield _finding(padding, "note", most, short, f"{padding.share:.0%} of `{padding.name}` is padding")
+
+
+def _finding(padding: PaddingTrial, severity: Severity, threshold: float, remedy: Remedy, says: str) -> Finding:
+    return Finding(
+        f"{says} (padding value {padding.value:g}, {padding.samples} sequences of length up to {padding.longest}).",
+        where=padding.name,
+        severity=severity,
+        evidence={
+            "share of padding": padding.share,
+            "influence on the prediction": padding.influence,
+            "noise between runs of the identical input": padding.noise,
+            "share of the gradient": padding.in_loss,
+            "threshold": threshold,
+            "source": "predictions must not depend on padding",
+        },
+        remedies=(remedy,),
+        exhibit=Bars(("padding", "data"), (padding.share, 1 - padding.share), title="Positions"),
+    )

@@ -1,0 +1,55 @@
+"""A dataset that is modified by reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.charts import Lines
+from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.registry import check
+from nbdebug.evidence.repeated_reads import Rereading
+
+__all__ = ["preprocessing_mutates_data"]
+
+
+@check(explains=("unnormalized-inputs", "constant-inputs", "not-reproducible", "split-shift"))
+def preprocessing_mutates_data(rereading: Rereading) -> Iterator[Finding]:
+    """Reading a sample modifies the dataset, so the next epoch sees different data.
+
+    nbdebug reads the same samples three times on a copy and restores every RNG state in between. Random augmentation
+    then returns the same values; an in-place modification does not.
+
+    Why it matters: an in-place transform (`x /= 255`, `x -= mean`, `img[...] = 0`) is applied again in every epoch. The
+    data drifts while the model trains, and the loss rises for no visible reason.
+
+    What to try: return a new tensor from transforms (`x = x / 255`), or copy the stored sample before modifying it.
+    """
+    if not rereading.changed:
+        return
+    sure = bool(rereading.stored) or rereading.local == rereading.changed
+    what = "targets" if rereading.target_changed == rereading.changed else "values"
+    modified = f"; {rereading.stored[0]} changed" if rereading.stored else ""
+    yield Finding(
+        f"{rereading.changed} of {rereading.read} samples return different {what} when read again with the same "
+        f"random seed (sample {rereading.examples[0]}: mean magnitude {rereading.first:.4g}, {rereading.second:.4g}, "
+        f"{rereading.third:.4g}){modified}.",
+        where=f"sample {rereading.examples[0]}",
+        severity="bug" if sure else "note",
+        evidence={
+            "changed": rereading.changed,
+            "read": rereading.read,
+            "only the sample that was read": rereading.local,
+            "threshold": 0,
+            "source": "A practical guide for debugging TensorFlow codes; reading must not modify the data",
+        },
+        remedies=(
+            Remedy("Return a new tensor instead of modifying the stored one.", "x = x / 255  # not x /= 255"),
+            Remedy("Copy the sample before modifying it.", "x = self.data[index].clone()"),
+        ),
+        exhibit=Lines(
+            (("mean magnitude", (1.0, 2.0, 3.0), (rereading.first, rereading.second, rereading.third)),),
+            f"Sample {rereading.examples[0]}, read three times",
+            x_label="read",
+            y_label="mean magnitude",
+        ),
+    )

@@ -1,0 +1,373 @@
+"""A held-out split differs from the training data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from nbdebug.charts import Bars, Table
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding, Remedy, Severity
+from nbdebug.core.registry import check, probe
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence.first_pass import FirstPass
+from nbdebug.evidence.sample_table import Samples, SampleTable
+
+__all__ = ["Shift", "Shifts", "shift", "split_shift"]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How the inputs and labels of one held-out split differ from the training data.
+
+    `moved` are the columns whose mean or scale differs beyond chance, with the standardized difference of the means and
+    the ratio of the scales; `auc` is how well a forest tells the splits apart, 0.5 being not at all. `slope` is the
+    factor that brings the values of one input of the training data to those of the split (1 when nothing differs).
+    `target` is the same for targets that are numbers, where it is beyond chance: the difference of the means in
+    deviations of the training data, and the ratio of the scales.
+    """
+
+    name: str
+    train_size: int
+    size: int
+    columns: int
+    moved: tuple[tuple[str, float, float], ...]
+    slopes: tuple[tuple[str, float, float], ...]  # input, factor, how well it explains the difference
+    auc: float
+    auc_p: float
+    channels_swapped: bool
+    label_distance: float | None
+    label_p: float
+    unseen: tuple[str, ...]
+    unseen_share: float
+    random: bool
+    label_table: tuple[tuple[str, float, float], ...] = ()
+    target: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """Each held-out split against the training data."""
+
+    pairs: tuple[Shift, ...]
+
+
+FEWEST = 40
+ALPHA = 1e-6  # of a test after correction for all columns: data sets are large and alarms have to be rare
+MOST_COLUMNS = 256  # for the forest
+
+
+@probe
+def shift(samples: Samples, control: Control) -> Shifts:
+    """Compare the splits column by column, and train a random forest to distinguish them."""
+    if not samples.others:
+        raise NotApplicable("there is no validation or test loader to compare with")
+    train = samples.clean
+    usable = [t for t in samples.others if len(t) >= FEWEST and t.columns == train.columns]
+    if not usable or len(train) < FEWEST:
+        raise NotApplicable(f"a split has fewer than {FEWEST} samples, or the splits differ in shape")
+    pairs = []
+    for number, table in enumerate(usable):
+        control.progress(number / len(usable), f"comparing {table.name} with the training data")
+        pairs.append(_compare(train, table, samples.random and samples.plain is None))
+    return Shifts(tuple(pairs))
+
+
+def _compare(train: SampleTable, other: SampleTable, random: bool) -> Shift:
+    auc, p = _tell_apart(train.rows, other.rows)
+    distance, label_p, unseen, unseen_share, table = _measured_labels(train, other)
+    return Shift(
+        name=other.name,
+        train_size=len(train),
+        size=len(other),
+        columns=train.rows.shape[1],
+        moved=_measured_moved(train, other),
+        slopes=_slopes(train, other),
+        auc=auc,
+        auc_p=p,
+        channels_swapped=_channels_swapped(train, other),
+        label_distance=distance,
+        label_p=label_p,
+        unseen=unseen,
+        unseen_share=unseen_share,
+        random=random,
+        label_table=table,
+        target=_target(train, other),
+    )
+
+
+def _measured_moved(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float], ...]:
+    """List the columns whose mean or scale differs beyond chance, the most different first."""
+    a, b = train.rows.astype(np.float64), other.rows.astype(np.float64)
+    sa, sb = a.std(0), b.std(0)
+    pooled = np.sqrt((sa**2 + sb**2) / 2)
+    live = pooled > 1e-12
+    level = ALPHA / max(1, 2 * int(live.sum()))
+    difference = np.divide(b.mean(0) - a.mean(0), pooled, out=np.zeros_like(pooled), where=live)
+    error = np.sqrt(sa**2 / len(a) + sb**2 / len(b)) + 1e-300
+    p_mean = 2 * stats.norm.sf(np.abs(b.mean(0) - a.mean(0)) / error)
+    ratio = np.divide(sb, sa, out=np.ones_like(sa), where=(sa > 1e-12))
+    safe = np.where(_mostly_one_value(a) | _mostly_one_value(b), 1.0, np.clip(ratio, 1e-12, 1e12))
+    tails = np.maximum(_kurtosis(a, sa), _kurtosis(b, sb))
+    error = np.sqrt((tails - 0.98) / 4 * (1 / len(a) + 1 / len(b)))  # of the logarithm of a ratio of scales
+    p_scale = 2 * stats.norm.sf(np.abs(np.log(safe)) / error)
+    ratio = safe
+    found = live & ((p_mean < level) | (p_scale < level))
+    size = np.maximum(np.abs(difference), np.abs(np.log(safe)))
+    order = [int(i) for i in np.argsort(-size) if found[i]]
+    return tuple((train.columns[i], float(difference[i]), float(ratio[i])) for i in order)
+
+
+def _target(train: SampleTable, other: SampleTable) -> tuple[float, float] | None:
+    """Compare targets that are numbers: the difference of the means, and the ratio of the scales, if beyond chance."""
+    if train.kind != "numbers" or other.kind != "numbers" or train.labels is None or other.labels is None:
+        return None
+    a, b = train.labels.astype(np.float64), other.labels.astype(np.float64)
+    if not (a.std() > 0 and b.std() > 0):
+        return None
+    p_mean = float(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    p_scale = float(stats.levene(a, b).pvalue)
+    if min(p_mean, p_scale) > ALPHA:
+        return None
+    return float((b.mean() - a.mean()) / a.std()), float(b.std() / a.std())
+
+
+def _mostly_one_value(values: np.ndarray) -> np.ndarray:
+    """Whether a column is constant but for a few samples, so that its scale hangs on those."""
+    share: np.ndarray = (values == np.median(values, 0)).mean(0) > 0.7
+    return share
+
+
+def _kurtosis(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return how heavy the tails are: 3 for a normal distribution, never below 1."""
+    centered = (values - values.mean(0)) / np.maximum(scale, 1e-12)
+    tails: np.ndarray = np.maximum((centered**4).mean(0), 1.0)
+    return tails
+
+
+def _slopes(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float], ...]:
+    """For each input, give the factor between the quantiles of its values, and how straight that line is."""
+    found = []
+    for group in dict.fromkeys(train.groups):
+        used = np.asarray(
+            [g == group and " (counts)" not in c for g, c in zip(train.groups, train.columns, strict=True)]
+        )
+        levels = np.linspace(0.02, 0.98, 49)
+        a, b = np.quantile(train.rows[:, used], levels), np.quantile(other.rows[:, used], levels)
+        if np.ptp(a) < 1e-12 or np.ptp(b) < 1e-12:
+            continue
+        fit = stats.linregress(a, b)
+        found.append((group, float(fit.slope), float(fit.rvalue**2)))
+    return tuple(found)
+
+
+def _tell_apart(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Let a forest guess the split of each sample, and give the area under its curve with a p-value."""
+    chance = np.random.default_rng(0)
+    size = min(len(a), len(b), 600)
+    rows = np.concatenate([a[chance.permutation(len(a))[:size]], b[chance.permutation(len(b))[:size]]])
+    if rows.shape[1] > MOST_COLUMNS:
+        rows = rows[:, chance.permutation(rows.shape[1])[:MOST_COLUMNS]]
+    side = np.repeat([0, 1], size)
+    forest = RandomForestClassifier(60, min_samples_leaf=3, random_state=0, n_jobs=1)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    guess = cross_val_predict(forest, rows, side, cv=folds, method="predict_proba")[:, 1]
+    auc = float(roc_auc_score(side, guess))
+    p = float(stats.mannwhitneyu(guess[side == 1], guess[side == 0], alternative="greater").pvalue)
+    return auc, p
+
+
+def _channels_swapped(train: SampleTable, other: SampleTable) -> bool:
+    """Whether the color channels of one split fit those of the other only in reversed order."""
+    if train.images is None or train.images[0] != 3 or train.images != other.images:
+        return False
+    first = train.groups.index(train.groups[0])
+    width = sum(group == train.groups[0] for group in train.groups) // 3
+    if width * 3 != sum(group == train.groups[0] for group in train.groups):
+        return False
+    a, b = (t.rows[:, first : first + 3 * width].reshape(len(t), 3, width).mean(2) for t in (train, other))
+    straight, reverse = _fit_of_means(a, b), _fit_of_means(a, b[:, ::-1])
+    return bool(straight > stats.chi2.isf(ALPHA, 3) and reverse < stats.chi2.isf(0.01, 3))
+
+
+def _fit_of_means(a: np.ndarray, b: np.ndarray) -> float:
+    """Hotelling's statistic for equal means of two samples with three columns."""
+    spread = np.cov(a.T) / len(a) + np.cov(b.T) / len(b) + 1e-12 * np.eye(3)
+    difference = a.mean(0) - b.mean(0)
+    return float(difference @ np.linalg.solve(spread, difference))
+
+
+def _measured_labels(
+    train: SampleTable, other: SampleTable
+) -> tuple[float | None, float, tuple[str, ...], float, tuple[tuple[str, float, float], ...]]:
+    """Compare how often each label comes; half the sum of the differences is 0 for equal and 1 for disjoint labels."""
+    if train.kind != "classes" or other.kind != "classes" or train.labels is None or other.labels is None:
+        return None, 1.0, (), 0.0, ()
+    known = sorted({*train.classes, *other.classes})
+    a = np.asarray([np.sum(np.asarray(train.classes)[train.labels] == c) for c in known], dtype=float)
+    b = np.asarray([np.sum(np.asarray(other.classes)[other.labels] == c) for c in known], dtype=float)
+    kept = (a + b) > 0
+    p = float(stats.chi2_contingency(np.stack([a, b])[:, kept] + 0.5).pvalue) if kept.sum() > 1 else 1.0
+    pa, pb = a / a.sum(), b / b.sum()
+    unseen = (a == 0) & (b >= 3)
+    table = tuple((f"{c:g}", float(x), float(y)) for c, x, y in zip(known, pa, pb, strict=True))
+    names = tuple(f"{c:g}" for c, new in zip(known, unseen, strict=True) if new)
+    return float(np.abs(pa - pb).sum() / 2), p, names, float(pb[unseen].sum()), table[:30]
+
+
+@check
+def split_shift(
+    shifts: Shifts,
+    first: FirstPass | None,
+    *,
+    mean_shift: float = 1.5,  # standard deviations; 0.8 is large (Cohen's d), and splits by time drift
+    scale_ratio: float = 3.0,  # normalizing images divides by 0.2 to 0.3; augmentation changes the scale by less
+    auc: float = 0.95,  # of a random forest that tells the splits apart; 0.5 is chance
+    label_distance: float = 0.8,  # total variation, 0 to 1; balanced training sets against natural ones stay below
+) -> Iterator[Finding]:
+    """The validation or test data are preprocessed differently, or come from another distribution.
+
+    nbdebug compares means, standard deviations and label frequencies, corrected for the number of columns and samples,
+    and trains a random forest to tell the splits apart. Training data are read without their augmentation where
+    possible; otherwise only large differences of scale count.
+
+    Why it matters: a model generalizes to data like its training data. If the validation data are scaled, ordered or
+    selected differently, the validation error measures that difference and not the model.
+
+    What to try: use the same preprocessing for all splits, with the statistics of the training data; shuffle before the
+    split, and stratify by label. A split by time or by source is right if that is how the model will be used.
+    """
+    classifier = first is None or first.task.kind in ("classification", "binary")
+    for pair in shifts.pairs:
+        found = _scaled(pair, scale_ratio) or _swapped(pair) or _moved(pair, mean_shift, scale_ratio)
+        found = found or _told_apart(pair, auc)
+        if found is not None:
+            yield found
+        yield from _labels(pair, label_distance, classifier)
+        yield from _targets(pair, 2 * mean_shift, scale_ratio)
+
+
+def _scaled(pair: Shift, limit: float) -> Finding | None:
+    """Report an input whose values are all scaled by one factor: one split misses a preprocessing step."""
+    for name, scale, correlation in pair.slopes:
+        moved = [c for c, _, _ in pair.moved if c.startswith(name)]
+        if correlation > 0.9 and not 1 / limit < scale < limit and len(moved) >= 0.2 * pair.columns:
+            factor = scale if scale > 1 else 1 / scale
+            word = "larger" if scale > 1 else "smaller"
+            says = f"The values of `{name}` are {factor:.3g} times {word} in `{pair.name}` than in the training data."
+            return _finding(pair, says, "bug", scale, limit)
+    return None
+
+
+def _swapped(pair: Shift) -> Finding | None:
+    if not pair.channels_swapped:
+        return None
+    says = f"The color channels of `{pair.name}` match the training data only in reversed order (RGB and BGR)."
+    return _finding(pair, says, "suspect", 1.0, 1.0)
+
+
+def _moved(pair: Shift, mean_shift: float, scale_ratio: float) -> Finding | None:
+    """Report columns with a large shift; with augmented training data, half of them must be shifted."""
+    gross = [
+        (name, difference, ratio)
+        for name, difference, ratio in pair.moved
+        if abs(difference) > mean_shift or not 1 / scale_ratio < ratio < scale_ratio
+    ]
+    few = 0.5 * pair.columns if pair.random else 0.1 * pair.columns if pair.columns > 100 else 1
+    if len(gross) < few:
+        return None
+    name, difference, ratio = gross[0]
+    says = (
+        f"{len(gross)} of {pair.columns} input columns differ between `{pair.name}` and the training data: the mean of "
+        f"`{name}` is off by {difference:+.2g} standard deviations, its scale by a factor of {ratio:.3g}."
+    )
+    return _finding(pair, says, "suspect", max(abs(difference), abs(math.log(max(ratio, 1e-9)))), mean_shift, gross)
+
+
+def _told_apart(pair: Shift, limit: float) -> Finding | None:
+    if pair.random or pair.auc_p > 1e-6 or pair.auc < limit - 0.2:
+        return None
+    severity: Severity = "suspect" if pair.auc >= limit else "note"
+    says = (
+        f"A random forest tells `{pair.name}` from the training data with an AUC of {pair.auc:.2f} (chance 0.50; "
+        f"{pair.size} and {pair.train_size} samples)."
+    )
+    return _finding(pair, says, severity, pair.auc, limit)
+
+
+def _labels(pair: Shift, limit: float, classifier: bool) -> Iterator[Finding]:
+    if pair.label_distance is None or pair.label_p > 1e-6 or pair.label_distance < 0.25:
+        return
+    far = classifier and (pair.label_distance >= limit or pair.unseen_share >= 0.1)
+    unseen = f"; {', '.join(pair.unseen[:5])} never occur in the training samples read" if pair.unseen else ""
+    says = (
+        f"The label distribution of `{pair.name}` differs from the training data (total variation distance "
+        f"{pair.label_distance:.2f}{unseen})."
+    )
+    yield Finding(
+        says,
+        where=pair.name,
+        severity="suspect" if far else "note",
+        evidence={"distance": pair.label_distance, "p": pair.label_p, "threshold": limit, "source": "chi-square test"},
+        remedies=(Remedy("Shuffle before the split, and stratify by label.", "train_test_split(x, y, stratify=y)"),),
+        exhibit=Table(("label", "training", pair.name), pair.label_table, "Label frequencies"),
+    )
+
+
+def _targets(pair: Shift, mean_shift: float, scale_ratio: float) -> Iterator[Finding]:
+    """Report targets in other units: a large shift in mean or scale; a trend over time shifts them by less."""
+    if pair.target is None:
+        return
+    difference, ratio = pair.target
+    if abs(difference) <= mean_shift and 1 / scale_ratio < ratio < scale_ratio:
+        return
+    says = (
+        f"The targets of `{pair.name}` are on another scale than in training: the mean is off by {difference:+.2g} "
+        f"standard deviations, the standard deviation by a factor of {ratio:.3g}."
+    )
+    yield _finding(pair, says, "suspect", difference, mean_shift)
+
+
+def _finding(
+    pair: Shift,
+    says: str,
+    severity: Severity,
+    value: float,
+    limit: float,
+    gross: list[tuple[str, float, float]] | None = None,
+) -> Finding:
+    shown = gross or list(pair.moved)
+    return Finding(
+        says,
+        where=pair.name,
+        severity=severity,
+        evidence={
+            "difference": value,
+            "columns moved": len(pair.moved),
+            "columns": pair.columns,
+            "auc": pair.auc,
+            "samples": pair.size,
+            "threshold": limit,
+            "source": "Welch and scale tests at 1e-6, Bonferroni; classifier two-sample test (Lopez-Paz and Oquab)",
+        },
+        remedies=(
+            Remedy(
+                "Fit the scaler on the training data and apply it to all splits.",
+                "scaler.fit(x_train); x_val = scaler.transform(x_val)",
+            ),
+            Remedy("Use the same deterministic transforms for both datasets."),
+        ),
+        exhibit=Bars(
+            tuple(c for c, _, _ in shown[:10]),
+            tuple(d for _, d, _ in shown[:10]),
+            "Shift of the mean",
+            "standard deviations",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Problems of a training run that is watched, on one process or many."""

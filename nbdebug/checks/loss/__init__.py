@@ -1,0 +1,1 @@
+"""Problems of the loss, the initialization and the signal through the layers."""

@@ -1,0 +1,1 @@
+"""Problems of the training step, the optimizer and short training runs."""

@@ -1,0 +1,71 @@
+"""Gradients that are never cleared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.charts import Bars
+from nbdebug.core.finding import Finding, Patch, Remedy
+from nbdebug.core.registry import check
+from nbdebug.evidence.training_loop import LoopFacts
+
+__all__ = ["accumulated_gradients"]
+
+
+@check(
+    explains=(
+        "dead-units",
+        "cannot-overfit-batch",
+        "learning-rate-too-high",
+        "update-ratio-off",
+        "non-finite-loss",
+        "loss-diverges",
+        "loss-spikes",
+        "weights-growing",
+        "predictions-unstable",
+    )
+)
+def accumulated_gradients(
+    loop: LoopFacts,
+    *,
+    share: float = 0.1,  # of the steps; an occasional pass for measurement may leave a gradient
+) -> Iterator[Finding]:
+    """Gradients from the previous optimizer step are still there when the next backward pass starts.
+
+    nbdebug calls your training step on a copy, or watches your own loop, and inspects the gradients when a backward
+    pass starts. Gradient accumulation over several passes before one step is fine and is not reported.
+
+    Why it matters: PyTorch adds new gradients to old ones. Without `zero_grad` every step follows the sum of all
+    gradients so far, which acts like a learning rate that grows without bound.
+
+    What to try: call `optimizer.zero_grad()` once before each backward pass, or after each step.
+    """
+    loop.require()
+    if loop.dirty == 0 or loop.dirty < share * loop.judged:
+        return
+    norm = f" (norm {loop.leftover:.3g})" if loop.leftover else ""
+    yield Finding(
+        f"`zero_grad` is missing: in {loop.dirty} of {loop.judged} {loop.unit}, backward started with the gradients "
+        f"of an earlier step{norm}.",
+        where=loop.place,
+        evidence={
+            "looked at": loop.judged,
+            "with old gradients": loop.dirty,
+            "threshold": share,
+            "source": "PyTorch accumulates gradients",
+        },
+        remedies=(
+            Remedy(
+                "Clear the gradients before each backward pass.",
+                "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+                Patch("clear-gradients"),
+            ),
+        ),
+        exhibit=Bars(
+            tuple(f"call {i + 1}" for i in range(len(loop.used_norms))),
+            loop.used_norms,
+            title="Gradient norm at each optimizer step",
+        )
+        if loop.used_norms
+        else None,
+    )

@@ -1,0 +1,1 @@
+"""Problems of the forward and the backward pass."""

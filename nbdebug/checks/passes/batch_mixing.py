@@ -1,0 +1,359 @@
+"""Predictions that depend on other samples in the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from nbdebug.charts import Bars
+from nbdebug.core.finding import Finding, Patch, Remedy
+from nbdebug.core.registry import check, probe
+from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
+from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.batch_dim import change_of, relative_change, spill, steady_prime
+from nbdebug.experiments.locate_module import SEED, Place, Recording, aligned, first_place, jittered, record
+from nbdebug.experiments.sample_exchange import Samples, samples_of
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
+
+__all__ = [
+    "BatchMixing",
+    "BatchOrder",
+    "batch_mixing",
+    "batch_order",
+    "measure_batch_mixing",
+    "reference_run",
+    "settle_and_shake",
+]
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """How much a sample's own output changes when the same samples come in another order, in eval mode.
+
+    `influence` is relative to the size of the outputs, and `noise` the change by other luck alone; `first` is the first
+    module at which a sample has not kept its values.
+    """
+
+    influence: float
+    noise: float
+    first: str
+    place: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class BatchMixing:
+    """How much the outputs of some samples change when another sample of the batch is replaced, in eval mode.
+
+    `influence` is the largest change of an untouched sample's output relative to the size of the outputs, whichever
+    dimension holds the samples; `first` is the first module, in calling order, at which an untouched sample changes,
+    and `before` says that it already receives them mixed. `sure` is whether the loader says what a sample is;
+    `batch_statistics` whether the place is a normalization that is told to use the batch also in eval mode, and `added`
+    whether numbers about the whole batch only stand beside the sample's own there.
+    """
+
+    influence: float
+    noise: float
+    first: str
+    first_module: str
+    replaced: int
+    pairs: int
+    before: bool = False
+    place: str = ""
+    sure: bool = True
+    batch_statistics: bool = False
+    added: bool = False
+
+
+TELLS = 1e-4  # relative change of an untouched sample that no rounding explains
+ADDED = 0.5  # of the features at most are about the whole batch where such numbers are added to a sample's own
+
+
+@probe
+def measure_batch_mixing(sandbox: Sandbox, trial: TrialRun) -> BatchMixing:
+    """Replace one sample of a batch and compare the outputs of the others, module by module."""
+    require_run(trial)
+    samples = samples_of(sandbox)
+    settle_and_shake(sandbox, samples)
+    found = _mixing(sandbox, samples)
+    if samples.sure or found.influence <= TELLS:
+        return found
+    width = next((t.shape[1] for t in samples.batch.inputs.values() if t.dim() > 1), 0)
+    try:  # mixed also when the second dimension is taken for the samples: then it is wrong in either reading
+        either = _mixing(sandbox, Samples(samples.batch, 1, int(width), False)).influence > TELLS
+    except NotApplicable:
+        either = False
+    return replace(found, sure=either)
+
+
+def settle_and_shake(sandbox: Sandbox, samples: Samples) -> None:
+    """Return lazy layers their parameters, then shake all of them: what begins at zero hides what lies before it."""
+    with sandbox.mode(training=False), torch.no_grad():
+        reference_run(sandbox, samples)
+    jittered(sandbox.model)
+
+
+def _mixing(sandbox: Sandbox, samples: Samples) -> BatchMixing:
+    with sandbox.mode(training=False), torch.no_grad():
+        samples, reference, whole = reference_run(sandbox, samples)
+        if reference.predicted is None:
+            raise NotApplicable("the model returns no tensor")
+        if samples.count < 3:
+            raise NotApplicable(
+                f"the batch has {samples.count} samples; 3 are needed to test whether one affects another"
+            )
+        again = record(sandbox, samples.batch, whole=whole)
+        changed, masks = _changed(sandbox, samples, reference, whole)
+    noise = _spill_of([reference, again], [torch.zeros(samples.count, dtype=torch.bool)], samples.count)
+    influence = _spill_of([reference, *changed], masks, samples.count)
+    if influence is None or noise is None:
+        raise NotApplicable("the output has no batch dimension")
+    place = _first(reference, changed, again, masks, samples.count) if influence > TELLS else None
+    if place is not None and place.path == "model" and place.before:
+        raise NotApplicable("your code mixes the samples before the model receives them")
+    return BatchMixing(
+        influence=influence,
+        noise=noise,
+        first=place.path if place else "",
+        first_module=place.module if place else "",
+        before=place.before if place else False,
+        place=str(place) if place else "",
+        replaced=int(masks[0].nonzero()[0]),
+        pairs=samples.count - 1,
+        sure=samples.sure,
+        batch_statistics=_uses_batch_statistics(sandbox, place),
+        added=place is not None and _only_adds(sandbox, samples, reference, changed, masks, whole),
+    )
+
+
+def reference_run(sandbox: Sandbox, samples: Samples) -> tuple[Samples, Recording, bool]:
+    """Run as few samples as tell them from other dimensions; all of them where the model wants its batch size."""
+    shapes = {n for p in sandbox.model.parameters() if not torch.nn.parameter.is_lazy(p) for n in p.shape}
+    few = samples.head(steady_prime(samples.count, samples.lengths | shapes))
+    attempts = [(few, False), (few, True), (samples, False), (samples, True)]
+    for chosen, whole in attempts if sandbox.compute_loss is not None else attempts[::2]:
+        try:
+            return chosen, record(sandbox, chosen.batch, whole=whole), whole
+        except (Cancelled, OutOfTime, NotApplicable):
+            raise
+        except Exception:
+            continue
+    raise NotApplicable("the model fails in eval mode; see forward-fails")
+
+
+def _changed(
+    sandbox: Sandbox, samples: Samples, reference: Recording, whole: bool
+) -> tuple[list[Recording], list[torch.Tensor]]:
+    """Replace one sample at a time, by its neighbor and by nonsense; what does not run or fit is left out."""
+    last = samples.count - 1
+    variants: list[tuple[int, Batch]] = [(k, samples.replaced(k, k - 1)) for k in sorted({last, last // 2, 1})]
+    variants += [(k, samples.distorted(k)) for k in sorted({last, last // 2})]
+    runs, masks = list[Recording](), list[torch.Tensor]()
+    for index, batch in variants:
+        try:
+            run = record(sandbox, batch, whole=whole)
+        except (Cancelled, OutOfTime):
+            raise
+        except Exception:
+            continue
+        if _shape(run) == _shape(reference):
+            runs.append(run)
+            masks.append(torch.arange(samples.count) == index)
+    if not runs:
+        raise NotApplicable("replacing any sample changes the shape of the output")
+    return runs, masks
+
+
+def _shape(recording: Recording) -> tuple[int, ...] | None:
+    return tuple(recording.predicted.shape) if recording.predicted is not None else None
+
+
+def _spill_of(recordings: list[Recording], masks: list[torch.Tensor], count: int) -> float | None:
+    """Return the largest change of an untouched sample in any output that has a dimension for the samples."""
+    reference, *others = ([t for t in r.outputs if t.is_floating_point()] for r in recordings)
+    if any([t.shape for t in other] != [t.shape for t in reference] for other in others):
+        return None
+    rows = zip(reference, *others, strict=True)
+    found = [spill([(before, after) for after in rest], masks, count) for before, *rest in rows]
+    return max((value for value in found if value is not None), default=None)
+
+
+def _first(
+    reference: Recording, changed: list[Recording], again: Recording, masks: list[torch.Tensor], count: int
+) -> Place | None:
+    """Return the first place where an untouched sample changes by more than repeating changes it."""
+    nothing = torch.zeros(count, dtype=torch.bool)
+
+    def mixes(values: tuple[torch.Tensor, ...]) -> bool:
+        before, repeated, *after = values
+        outside = spill([(before, value) for value in after], masks, count)
+        if outside is None or outside <= TELLS:
+            return False
+        return outside > 10 * (spill([(before, repeated)], [nothing], count) or 0.0)
+
+    return first_place([reference, again, *changed], mixes)
+
+
+def _only_adds(
+    sandbox: Sandbox,
+    samples: Samples,
+    reference: Recording,
+    changed: list[Recording],
+    masks: list[torch.Tensor],
+    whole: bool,
+) -> bool:
+    """Whether the first mixed tensor only holds numbers about the whole batch beside the sample's own, as critics do.
+
+    Then most of its features do not change with the other samples, and none with the order in which they come. What
+    mixes by mistake leaves nothing of the sample's own, or depends on who stands where.
+    """
+    order = torch.cat([torch.zeros(1, dtype=torch.long), torch.arange(1, samples.count).roll(1)])
+    with sandbox.mode(training=False), torch.no_grad():
+        turned = record(sandbox, samples.map(lambda _, t: t[order]), whole=whole)
+    for before, other_order, *after in aligned([reference, turned, *changed]):
+        for one, moved, *rest in zip(before.tensors, other_order.tensors, *(e.tensors for e in after), strict=True):
+            if one.dim() < 2 or len(one) != samples.count or any(t.shape != one.shape for t in (moved, *rest)):
+                continue
+            pairs = zip(rest, masks, strict=True)
+            felt = torch.stack([change_of(one, t)[~mask].flatten(1).amax(0) for t, mask in pairs]).amax(0) > TELLS
+            if bool(felt.any()):
+                return float(felt.double().mean()) <= ADDED and float(change_of(one[order], moved).max()) <= TELLS
+    return False
+
+
+def _uses_batch_statistics(sandbox: Sandbox, place: Place | None) -> bool:
+    """Whether the place is a batch normalization that was told to keep no statistics of its own."""
+    module = dict(sandbox.model.named_modules()).get(place.path) if place is not None and not place.before else None
+    return isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.track_running_stats
+
+
+@probe
+def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
+    """Permute a batch and compare the outputs sample by sample, in eval mode."""
+    require_run(trial)
+    samples = samples_of(sandbox)
+    if samples.axis != 0 or not samples.sure or samples.batch.whole:
+        raise NotApplicable("the samples of the batch cannot be reordered")
+    settle_and_shake(sandbox, samples)
+    with sandbox.mode(training=False), torch.no_grad():
+        samples, reference, whole = reference_run(sandbox, samples)
+        order = torch.arange(samples.count).roll(1)
+        moved = _run(sandbox, samples.batch.select(order), whole)
+        other_luck = record(sandbox, samples.batch, whole=whole, seed=SEED + 1)
+    if not _has_rows(samples, reference, moved, other_luck):
+        raise NotApplicable("the model returns no tensor with one row per sample")
+    assert reference.predicted is not None and moved.predicted is not None and other_luck.predicted is not None
+    influence = relative_change(reference.predicted[order], moved.predicted)
+
+    def differs(values: tuple[torch.Tensor, ...]) -> bool:
+        before, after = values
+        rows = before.dim() > 0 and before.shape == after.shape and len(before) == samples.count
+        return rows and relative_change(before[order], after) > TELLS
+
+    place = first_place([reference, moved], differs) if influence > TELLS else None
+    return BatchOrder(
+        influence=influence,
+        noise=relative_change(reference.predicted, other_luck.predicted),
+        first=place.path if place else "",
+        place=str(place) if place else "",
+        samples=samples.count,
+    )
+
+
+def _run(sandbox: Sandbox, batch: Batch, whole: bool) -> Recording:
+    try:
+        return record(sandbox, batch, whole=whole)
+    except (Cancelled, OutOfTime, NotApplicable):
+        raise
+    except Exception as error:
+        raise NotApplicable(f"the samples cannot be reordered: {type(error).__name__}") from None
+
+
+def _has_rows(samples: Samples, *runs: Recording) -> bool:
+    """Whether all runs give a tensor of one shape whose first dimension, and no other, holds the samples."""
+    shapes = {tuple(run.predicted.shape) if run.predicted is not None else () for run in runs}
+    shape = next(iter(shapes))
+    return len(shapes) == 1 and shape[:1] == (samples.count,) and shape.count(samples.count) == 1
+
+
+@check(explains=("inputs-ignored", "cannot-overfit-batch"))
+def batch_mixing(
+    mixing: BatchMixing,
+    order: BatchOrder | None,
+    *,
+    influence: float = 1e-3,  # Karpathy's recipe: must be 0
+) -> Iterator[Finding]:
+    """The prediction for one sample depends on the other samples in the batch.
+
+    In eval mode a prediction must not depend on the rest of the batch, nor on the sample's position in it. nbdebug
+    replaces one sample and compares the outputs of the others, module by module; then it runs the same samples in a
+    different order.
+
+    Why it matters: information leaks between samples, usually through a `view` or `reshape` where a `transpose` or
+    `permute` was meant, or a softmax or mean over dimension 0. The loss may still fall, but the model relies on
+    information that is missing at inference on a single sample.
+
+    What to try: check the module named, and the code after it, for reshape, view, softmax(dim=0), mean(0), or a
+    recurrent layer without batch_first=True.
+    """
+    if mixing.influence <= max(influence, 10 * mixing.noise):
+        if order is not None and order.influence > max(influence, 10 * order.noise):
+            yield _order_dependent(order, influence)
+        return
+    intended = mixing.batch_statistics or mixing.added or not mixing.sure
+    caveat = ""
+    if mixing.batch_statistics:
+        caveat = " This layer tracks no running statistics, so it uses batch statistics in eval mode too."
+    elif mixing.added:
+        caveat = " Batch statistics are appended to each sample's features there, as GAN critics do on purpose."
+    elif not mixing.sure:
+        caveat = " If dimension 0 of your batch is time rather than samples, this is expected."
+    yield Finding(
+        f"Replacing sample {mixing.replaced} changes the outputs of {mixing.pairs} other samples by up to "
+        f"{mixing.influence:.1%}, first {mixing.place or 'in the model'}.{caveat}",
+        where=mixing.first or "model",
+        severity="note" if intended else "bug",
+        evidence={
+            "influence": mixing.influence,
+            "noise": mixing.noise,
+            "threshold": max(influence, 10 * mixing.noise),
+            "source": "exactly 0 for a correct model in eval mode",
+        },
+        remedies=_remedies(mixing.first_module),
+        exhibit=Bars(("sample replaced", "same batch again"), (mixing.influence, mixing.noise), log=True),
+    )
+
+
+def _order_dependent(order: BatchOrder, influence: float) -> Finding:
+    """Return the finding for outputs that depend on the position in the batch, but not on the other samples."""
+    return Finding(
+        f"Reordering the same {order.samples} samples changes their outputs by up to {order.influence:.1%}, first "
+        f"{order.place or 'in the model'}: predictions depend on the position in the batch.",
+        where=order.first or "model",
+        severity="bug",
+        evidence={
+            "influence": order.influence,
+            "noise": order.noise,
+            "threshold": max(influence, 10 * order.noise),
+            "source": "exactly 0 for a correct model in eval mode",
+        },
+        remedies=_remedies(""),
+        exhibit=Bars(("different order", "same order again"), (order.influence, order.noise), log=True),
+    )
+
+
+def _remedies(module: str) -> tuple[Remedy, ...]:
+    """Return the fixes, the one for this kind of module first."""
+    kept = Remedy("Keep dimension 0 for samples: reorder dimensions with `permute`, not with `view` or `reshape`.")
+    kinds = ("Attention", "Transformer", "LSTM", "GRU", "RNN")
+    recurrent = any(kind in module for kind in kinds)
+    time_first = Remedy(
+        "Pass `batch_first=True`: recurrent and attention layers expect time in dimension 0 by default.",
+        f"{module if recurrent else 'nn.LSTM'}(…, batch_first=True)",
+        Patch("samples-first") if recurrent else None,
+    )
+    return (time_first, kept) if recurrent else (kept, time_first)

@@ -1,0 +1,326 @@
+"""Inputs that do not affect the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding, Remedy, Severity
+from nbdebug.core.registry import check, probe
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.batch_dim import relative_change
+from nbdebug.experiments.capture import tensors_in
+from nbdebug.experiments.locate_module import SEED, jittered
+from nbdebug.experiments.sample_exchange import runnable, runs, samples_of, several_batches
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
+from nbdebug.setup.sample_dataset import seed_all
+
+__all__ = ["IgnoredPart", "InputInfluence", "input_influence", "inputs_ignored"]
+
+
+@dataclass(frozen=True)
+class IgnoredPart:
+    """A part of the inputs without any influence: a whole key, or indices along one of its dimensions."""
+
+    key: str
+    part: str  # "input", "column", "channel" or "step"
+    indices: tuple[int, ...] = ()
+    of: int = 0
+
+
+@dataclass(frozen=True)
+class InputInfluence:
+    """Which parts of the inputs change nothing when they are exchanged between samples, in either mode."""
+
+    tested: tuple[str, ...]
+    untested: tuple[str, ...]
+    ignored: tuple[IgnoredPart, ...]
+    batches: int
+    by_name: bool  # forward takes a container with names, some of which may be meant for others
+    windowed: bool  # the model uses convolutions or pooling, which may leave out what is at the border
+    foretells_itself: bool = False  # an input is the target too: the last in the order of foretelling is never needed
+
+
+BATCHES = 3
+SAMPLES = 32
+AT_ONCE = 16  # candidates that are tried one by one when all of them together have an influence
+
+PASSES = ((False, 0), (True, 0), (True, 1), (True, 2))  # mode and luck: training may flip coins about its inputs
+
+Outputs = list[torch.Tensor]
+
+
+@probe(quick=False)
+def input_influence(sandbox: Sandbox, trial: TrialRun, control: Control) -> InputInfluence:
+    """Permute each input and column between samples and compare the outputs."""
+    require_run(trial)
+    sandbox.ready_to_train()
+    jittered(sandbox.model)  # what begins at zero on purpose lets influence through after one step
+    laboratory = _Laboratory(sandbox, control)
+    tested, untested, ignored = list[str](), list[str](), list[IgnoredPart]()
+    for name in laboratory.names:
+        if not laboratory.varies(name):
+            untested.append(name)
+        elif laboratory.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
+            tested.append(name)
+        else:
+            ignored.append(IgnoredPart(name, "input"))
+    if not tested:
+        raise NotApplicable("no input affects the outputs; see outputs-identical")
+    first = laboratory.batches[0].batch
+    windowed = _is_windowed(sandbox, first)
+    for name in tested:
+        ignored.extend(_ignored_parts(laboratory, name, windowed))
+    named = any(not isinstance(value, (torch.Tensor, list, tuple)) for value in first.args)
+    return InputInfluence(
+        (*tested, *(p.key for p in ignored if p.part == "input")),
+        tuple(untested), tuple(ignored), len(laboratory.batches), named, windowed, _foretells_itself(first),
+    )  # fmt: skip
+
+
+class _Laboratory:
+    """The copy with some batches and what it gives for them, so that variants can be compared."""
+
+    def __init__(self, sandbox: Sandbox, control: Control) -> None:
+        self.sandbox, self.control = sandbox, control
+        drawn = [samples_of(sandbox, batch) for batch in several_batches(sandbox, BATCHES) if runs(sandbox.run, batch)]
+        self.batches = [runnable(samples, SAMPLES, sandbox.run) for samples in drawn if samples.count > 1]
+        if not self.batches:
+            raise NotApplicable("a batch of one sample cannot be permuted")
+        self._buffers = [(buffer, buffer.clone()) for buffer in sandbox.model.buffers()]
+        self._known: dict[tuple[int, int, bool], tuple[Outputs, float]] = {}
+        self._passes = [(training, luck) for training, luck in PASSES if self._runs(training)]
+        if not self._passes:
+            raise NotApplicable("the model does not run on part of its batch")
+
+    def _runs(self, training: bool) -> bool:
+        """Whether there is a loss in this mode; some models give something else in eval mode."""
+        return runs(lambda batch: self._run(batch, training, 0), self.batches[0].batch)
+
+    @property
+    def names(self) -> list[str]:
+        """The inputs that have the samples' dimension in every batch."""
+        return [
+            name
+            for name in self.batches[0].batch.inputs
+            if all(name in s.batch.inputs and s.holds(s.batch.inputs[name]) for s in self.batches)
+        ]
+
+    def stacked(self, name: str) -> list[torch.Tensor]:
+        """Return one input of all batches, the samples first."""
+        return [s.batch.inputs[name].movedim(s.axis, 0) for s in self.batches]
+
+    def varies(self, name: str) -> bool:
+        """Whether the samples differ in this input."""
+        return any(not torch.equal(t, t.roll(1, 0)) for t in self.stacked(name))
+
+    def responds(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> bool:
+        """Whether outputs or loss change with this change of the inputs, in any batch and either mode."""
+        for training, luck in self._passes:
+            for index, samples in enumerate(self.batches):
+                self.control.poll()
+                reference, noise = self._reference(index, luck, training)
+                try:
+                    outputs = self._run(samples.map(change), training, 10 * luck + index)
+                except NbdebugError:
+                    raise
+                except Exception:
+                    return True  # it minds
+                if _distance(reference, outputs) > 10 * noise:
+                    return True
+        return False
+
+    def slopes(self, name: str) -> list[torch.Tensor] | None:
+        """Return the absolute gradient of everything by this input for each batch; None where there is none."""
+        found = []
+        for training, luck in self._passes:
+            for index, samples in enumerate(self.batches):
+                held = samples.batch.map_inputs(lambda n, t: t.detach().requires_grad_(n == name and _is_real(t)))
+                try:
+                    total = sum(
+                        (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
+                    )
+                    (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
+                except NbdebugError:
+                    raise
+                except Exception:
+                    return None
+                finally:
+                    self._restore()
+                empty = torch.zeros_like(held.inputs[name])
+                found.append((slope if slope is not None else empty).abs().movedim(samples.axis, 0))
+        return found
+
+    def _reference(self, index: int, luck: int, training: bool) -> tuple[Outputs, float]:
+        if (index, luck, training) not in self._known:
+            batch, seed = self.batches[index].batch, 10 * luck + index
+            first, again = self._run(batch, training, seed), self._run(batch, training, seed)
+            self._known[index, luck, training] = first, _distance(first, again)
+        return self._known[index, luck, training]
+
+    def _run(self, batch: Batch, training: bool, seed: int, graph: bool = False) -> Outputs:
+        """Run model and loss with the given luck; without a graph, running statistics are put back at once."""
+        seed_all(SEED + seed)
+        with self.sandbox.mode(training), torch.set_grad_enabled(graph):
+            outcome = self.sandbox.run(batch)
+        if not graph:
+            self._restore()
+        return [t for t in tensors_in((outcome.output, outcome.loss)) if _is_real(t)]
+
+    @torch.no_grad()
+    def _restore(self) -> None:
+        for buffer, before in self._buffers:
+            buffer.copy_(before)
+
+
+def _foretells_itself(batch: Batch) -> bool:
+    """Whether an input is the target as well, as where each column is foretold from those before it."""
+    return any(torch.equal(t, one) for t in batch.inputs.values() for one in batch.targets.values())
+
+
+def _distance(reference: Outputs, outputs: Outputs) -> float:
+    if [t.shape for t in reference] != [t.shape for t in outputs]:
+        return float("inf")
+    return max((relative_change(a, b) for a, b in zip(reference, outputs, strict=True)), default=0.0)
+
+
+def _ignored_parts(laboratory: _Laboratory, name: str, windowed: bool) -> list[IgnoredPart]:
+    """Look for columns, channels and steps of one input that nothing depends on."""
+    tensors = laboratory.stacked(name)
+    if len({t.shape[1:] for t in tensors}) > 1:
+        return []
+    slopes = laboratory.slopes(name) if all(_is_real(t) for t in tensors) else None
+    found = []
+    for axis, part in _axes(tensors[0], windowed):
+        length = tensors[0].shape[axis]
+        indices = [i for i in range(length) if any(_differs(t.select(axis, i)) for t in tensors)]
+        if slopes is not None:
+            flat = torch.stack([s.movedim(axis, 0).reshape(length, -1).amax(1) for s in slopes]).amax(0)
+            indices = [i for i in indices if float(flat[i]) == 0]
+        elif len(indices) > 2 * AT_ONCE:
+            indices = indices[:: len(indices) // (2 * AT_ONCE) + 1]
+        silent = _silent(laboratory, name, axis, indices, together=slopes is not None)
+        if silent and not _is_real(tensors[0]) and _is_end(silent, length):
+            part = "step"  # the last token that a decoder is given is followed by nothing
+        if silent:
+            found.append(IgnoredPart(name, part, tuple(silent), length))
+    return found
+
+
+def _axes(tensor: torch.Tensor, windowed: bool) -> list[tuple[int, str]]:
+    """Say what the dimensions behind the samples are called; those of length 1 cannot be told apart."""
+    names = {2: ("column",), 3: ("channel", "step") if windowed else ("step", "column"), 4: ("channel",)}
+    if tensor.dim() == 2 and not _is_real(tensor) and (windowed or tensor.shape[1] > 2 * AT_ONCE):
+        names[2] = ("step",)
+    return [(i, part) for i, part in enumerate(names.get(tensor.dim(), ()), 1) if tensor.shape[i] > 1]
+
+
+def _silent(laboratory: _Laboratory, name: str, axis: int, indices: list[int], together: bool) -> list[int]:
+    """Return those of the indices whose exchange between samples changes nothing."""
+
+    def exchange(chosen: list[int]) -> Callable[[str, torch.Tensor], torch.Tensor]:
+        def change(key: str, tensor: torch.Tensor) -> torch.Tensor:
+            if key == name:
+                index = torch.tensor(chosen, device=tensor.device)
+                tensor.index_copy_(axis, index, tensor.index_select(axis, index).roll(1, 0))
+            return tensor
+
+        return change
+
+    if not indices:
+        return []
+    if together and not laboratory.responds(exchange(indices)):
+        return indices
+    return [i for i in (indices[:AT_ONCE] if together else indices) if not laboratory.responds(exchange([i]))]
+
+
+def _is_end(indices: list[int], length: int) -> bool:
+    """Whether these are the first or the last few of all."""
+    count = len(indices)
+    return indices in (list(range(count)), list(range(length - count, length)))
+
+
+def _differs(part: torch.Tensor) -> bool:
+    return not torch.equal(part, part.roll(1, 0))
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.layout is torch.strided
+
+
+class _Names(TorchDispatchMode):
+    """Notes the names of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_windowed(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether anything slides over the inputs, so that what is at their border may be left out."""
+    names = _Names()
+    with torch.no_grad(), names:
+        sandbox.run(batch)
+    return any(word in name for name in names.seen for word in ("conv", "pool", "unfold", "im2col"))
+
+
+@check(explains=("model-ignores-inputs", "worse-than-baseline"))
+def inputs_ignored(influence: InputInfluence, *, steps: float = 0.5) -> Iterator[Finding]:  # half of the sequence
+    """An input, a column or most of the time steps do not affect the outputs or the loss.
+
+    nbdebug permutes each input, and each column or channel of it, across the samples of several batches, in both modes
+    and after a small perturbation of the parameters, and looks for any change at all. Inputs that are the same for all
+    samples are not tested.
+
+    Why it matters: the model cannot learn from an input that it does not use. An argument that is never used, a slice
+    that is one too short, or the first output of a recurrent network instead of the last are easy to write and hard to
+    spot.
+
+    What to try: follow the input named through forward: is it used, is it overwritten, does a slice or an index drop
+    it?
+    """
+    for part in influence.ignored:
+        if part.part == "step" and len(part.indices) <= steps * part.of:
+            continue  # a window may exclude the end of a sequence
+        yield Finding(
+            f"{_named(part)} no effect: permuting {'them' if len(part.indices) > 1 else 'it'} across samples changes "
+            f"neither outputs nor loss in {influence.batches} batches.",
+            where=part.key,
+            severity=_severity(part, influence),
+            evidence={
+                "indices": list(part.indices),
+                "of": part.of,
+                "batches": influence.batches,
+                "threshold": 0,
+                "source": "an input that is used changes the outputs",
+            },
+            remedies=(Remedy("Use it in forward, or remove it from the batch."),),
+        )
+
+
+def _named(part: IgnoredPart) -> str:
+    if not part.indices:
+        return f"The input `{part.key}` has"
+    some = ", ".join(map(str, part.indices[:5])) + (", …" if len(part.indices) > 5 else "")
+    verb = "have" if len(part.indices) > 1 else "has"
+    return f"{len(part.indices)} of {part.of} {part.part}s of `{part.key}` ({some}) {verb}"
+
+
+def _severity(part: IgnoredPart, influence: InputInfluence) -> Severity:
+    """Return a note for an input that may be excluded on purpose."""
+    if part.part == "input":
+        return "note" if influence.by_name else "bug"
+    last_in_order = influence.foretells_itself and len(part.indices) == 1
+    return "note" if part.part == "column" and (influence.windowed or last_in_order) else "suspect"

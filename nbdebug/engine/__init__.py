@@ -1,0 +1,1 @@
+"""Run the checks in the order of the decision tree, and tell causes from symptoms."""

@@ -1,0 +1,152 @@
+"""The whole tree without questions: `diagnose` and `explain`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nbdebug.core.control import Control
+from nbdebug.core.options import checked_ids, checked_options
+from nbdebug.core.registry import registry
+from nbdebug.engine.all_ranks import gathering
+from nbdebug.engine.decision_tree import checks_for, find_symptom, tree_order
+from nbdebug.engine.ranking import ranked
+from nbdebug.engine.root_cause import arbitrate
+from nbdebug.engine.session import Session
+from nbdebug.errors import plainly
+from nbdebug.report import Report
+from nbdebug.report.progress import progress_bar
+from nbdebug.report.report import environment, now
+from nbdebug.setup import Setup
+from nbdebug.setup.batch_layout import unwrap
+from nbdebug.setup.source_locations import places_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["diagnose", "report_of"]
+
+QUICK_SAMPLES = 256
+
+
+@plainly
+def diagnose(
+    model: nn.Module,
+    loader: Any,
+    loss_fn: Callable[..., Any] | None = None,
+    optimizer: Any = None,
+    *,
+    val_loader: Any = None,
+    test_loader: Any = None,
+    train_step: Callable[..., Any] | None = None,
+    compute_loss: Callable[..., Any] | None = None,
+    loss_parts: Callable[..., Any] | None = None,
+    scheduler: Any = None,
+    class_names: Sequence[str] | None = None,
+    checkpoint: Any = None,
+    checks: Iterable[str] | None = None,
+    skip: Iterable[str] = (),
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    quick: bool = False,
+    time_limit: float | None = None,
+    seed: int = 0,
+    sweep_samples: int = 4096,
+    sweep_seconds: float = 10.0,
+    progress: bool = True,
+    symptom: str | None = None,
+    answers: Mapping[str, Any] | None = None,
+    tell_apart: bool = True,
+) -> Report:
+    """Walk the whole decision tree on a copy of the model and report what is wrong, the most likely cause first.
+
+    Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
+    changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
+    `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
+    terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
+    dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are most likely to
+    explain it run first; `answers` to the tree's questions, by their ids, are kept in the report. Where several causes
+    are left, each is fixed alone on a copy to find the root cause, unless `tell_apart` is False.
+    `quick` leaves out every experiment that trains or takes long, and looks at few batches and samples: it takes about
+    as long as 40 training steps. In a distributed training, call it on every rank: each examines its own, and the
+    report of rank 0 holds what all of them found.
+    """
+    checked_options(
+        thresholds=thresholds,
+        time_limit=time_limit,
+        seed=seed,
+        progress=progress,
+        tell_apart=tell_apart,
+        quick=quick,
+        samples=sweep_samples,
+        seconds=sweep_seconds,
+    )
+    setup = Setup(
+        model,
+        loader,
+        loss_fn,
+        optimizer,
+        val_loader=val_loader,
+        test_loader=test_loader,
+        train_step=train_step,
+        compute_loss=compute_loss,
+        loss_parts=loss_parts,
+        scheduler=scheduler,
+        class_names=class_names,
+        checkpoint=checkpoint,
+        sweep_samples=min(sweep_samples, QUICK_SAMPLES) if quick else sweep_samples,
+        sweep_seconds=sweep_seconds,
+    )
+    registry.load()  # before the clock starts
+    session = Session(
+        setup,
+        control=Control(time_limit=time_limit, quick=quick),
+        thresholds=thresholds,
+        seed=seed,
+        symptom=symptom,
+        answers=answers,
+    )
+    left_out = {session.registry.find(check).id for check in checked_ids(skip, "skip")}
+    if checks is None:
+        wanted = checks_for(session.journal.symptom, session.registry)
+    else:
+        wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
+    with gathering(setup, session.control) as ranks:
+        shown = progress and ranks.speaks
+        with progress_bar(session, [check for check in wanted if check not in left_out], shown=shown) as todo:
+            started = time.perf_counter()
+            session.run(todo)
+        if tell_apart and not quick and not session.journal.stopped:
+            arbitrate(session, tree_order(session.registry), shown=shown)
+        return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
+
+
+def report_of(session: Session, *, seconds: float | None = None, planned: Iterable[str] = ()) -> Report:
+    """Return the report of everything that a session's journal holds; without `seconds`, its checks' own are counted.
+
+    Of the checks that are `planned`, those without a result are listed as not run.
+    """
+    known = {result.check for result in session.journal.results}
+    findings = ranked(session.journal.findings, _reading_order(session))
+    return Report(
+        findings=findings,
+        results=session.journal.results,
+        setup=session.setup.description(),
+        notes=[*session.journal.notes, *(note for feed in session.setup.feeds for note in feed.notes)],
+        timings=dict(sorted(session.timings.items(), key=lambda item: -item[1])),
+        environment=environment() | {"seed": str(session.seed)},
+        seconds=sum(result.seconds for result in session.journal.results) if seconds is None else seconds,
+        made=now(),
+        places=places_of(unwrap(session.setup.model), (finding.where for finding in findings)),
+        symptom=session.journal.symptom,
+        answers=session.journal.answers,
+        not_run=tuple(check for check in planned if check not in known),
+        stopped=session.journal.stopped,
+    )
+
+
+def _reading_order(session: Session) -> list[str]:
+    """Return every check in the order of the tree, behind those that answer the user's complaint itself."""
+    symptom = session.journal.symptom
+    first = find_symptom(symptom).answered_by if symptom else ()
+    return [*first, *(check for check in tree_order(session.registry) if check not in first)]

@@ -1,0 +1,255 @@
+"""A session asks checks, gathers the evidence they need once, and writes what they say into the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding, LeftOut, Result, Status
+from nbdebug.core.journal import Event, Journal, Stopped
+from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
+from nbdebug.engine.decision_tree import checked_answer, checked_answers, find_symptom
+from nbdebug.errors import BadInput, Cancelled, CopyNotIsolated, NotApplicable, OutOfTime, SandboxRefused, described
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.sandbox import Sandbox, guarded, interrupts_held, make_sandbox
+from nbdebug.sandbox.isolation import refuse_leaking
+from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.setup import Setup
+
+__all__ = ["Missing", "Session"]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why some evidence could not be had: kept, so that every check that needs it says the same."""
+
+    status: Status
+    reason: str
+    left_out: LeftOut = ""
+
+
+class Session:
+    """One subject under examination: its evidence so far, its journal, and the thresholds in force."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        control: Control | None = None,
+        thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+        known: Registry = registry,
+        seed: int = 0,
+        symptom: str | None = None,
+        answers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.setup = setup
+        self.registry = known.load()
+        self.control = control or Control()
+        self.journal = Journal()
+        if symptom is not None:
+            self.complain(symptom)
+        for question, value in checked_answers(answers).items():
+            self.journal.answer(question, value)
+        self.control.on_progress = self._tell_progress
+        self.seed = seed
+        self.thresholds: dict[str, dict[str, Any]] = {}
+        for check, values in (thresholds or {}).items():
+            self.set_thresholds(check, **values)
+        self.timings: dict[str, float] = {}
+        self._evidence: dict[type, Any] = {}
+        self._running = ""
+        self._witness: Witness | None = None  # of this run; it serves on as long as nothing is touched
+
+    def set_thresholds(self, check: str, **values: Any) -> None:
+        """Judge a check by other numbers from now on; a name that it does not have is refused."""
+        spec = self.registry.find(check)
+        for name in values:
+            if name not in spec.thresholds:
+                raise BadInput(
+                    f"the check {spec.id!r} has no threshold called {name!r}",
+                    where="thresholds",
+                    expected=f"one of {', '.join(spec.thresholds) or 'none: this check has no thresholds'}",
+                    do=f"nbdebug.explain({spec.id!r}) lists them with their values",
+                )
+        self.thresholds.setdefault(spec.id, {}).update(values)
+
+    def complain(self, symptom: str) -> None:
+        """Keep what the user came with, by its id or its words."""
+        self.journal.symptom = find_symptom(symptom).id
+
+    def answer(self, question: str, value: Any) -> None:
+        """Keep the user's answer to a question of the tree; None takes it back."""
+        self.journal.answer(question, None if value is None else checked_answer(question, value))
+
+    def run(self, checks: Iterable[str]) -> list[Result]:
+        """Run these checks in order; an interrupt or a cancel ends the run and says so for those left.
+
+        A second Ctrl-C is raised, after everything is restored. What the user has to fix first (`BadInput`,
+        `TwinRefused`) ends the run as an error of its own.
+        """
+        left = [self.registry.find(check).id for check in checks]
+        self._witness = Witness(*self.setup.live_parts())
+        try:
+            with interrupts_held(self.control):
+                while left:
+                    self.control.poll()
+                    self.run_check(left[0])
+                    left.pop(0)
+        except (KeyboardInterrupt, Cancelled, OutOfTime) as stop:
+            kind = _what_stopped(stop)
+            reason = str(stop) or kind
+            for check in left:
+                self.journal.write(Result(check, "skipped", reason=reason, left_out="stopped"))
+            self.journal.stop(kind, reason)
+            if self.control.insisted.is_set():
+                raise
+        finally:
+            self._witness = None
+            self.control.reset()
+        return self.journal.results
+
+    def run_check(self, check: str) -> Result:
+        """Run one check and write its result into the journal."""
+        spec = self.registry.find(check)
+        self.journal.tell(Event("check-started", spec.id))
+        started = time.perf_counter()
+        result = self._judge(spec)
+        result = replace(result, seconds=time.perf_counter() - started)
+        self.journal.write(result)
+        return result
+
+    def gather(self, kind: type) -> Any:
+        """Return the evidence of this type, from the cache or by running its probe; raise when it cannot be had."""
+        try:
+            return self.measure(kind)
+        except KeyboardInterrupt:
+            self.control.reset()  # it is obeyed now, and the next call may begin
+            raise
+
+    def measure(self, kind: type) -> Any:
+        """Return the evidence as `gather` does, as a part of a longer run that obeys an interrupt in its own way."""
+        found = self._lookup(kind)
+        if isinstance(found, Missing):
+            raise NotApplicable(found.reason)
+        return found
+
+    def forget(self, kinds: Iterable[type] | None = None) -> None:
+        """Drop evidence, because what it was measured on has changed."""
+        for kind in list(self._evidence) if kinds is None else kinds:
+            self._evidence.pop(kind, None)
+
+    def _tell_progress(self, fraction: float, text: str) -> None:
+        self.journal.tell(Event("progress", self._running, fraction, text))
+
+    def _judge(self, spec: CheckSpec) -> Result:
+        arguments: dict[str, Any] = {}
+        for name, need in spec.needs.items():
+            found = self._supply(need)
+            if isinstance(found, Missing):
+                return Result(spec.id, found.status, reason=found.reason, left_out=found.left_out)
+            arguments[name] = found
+        try:
+            said = spec.function(**arguments, **self.thresholds.get(spec.id, {}))
+            findings = tuple(replace(_signed(finding, spec), session=self) for finding in said or ())
+        except NotApplicable as why:
+            return Result(spec.id, "skipped", reason=str(why))
+        except Exception as error:
+            return Result(spec.id, "crashed", reason=described(error))
+        return Result(spec.id, "found" if findings else "clean", findings)
+
+    def _supply(self, need: Need) -> Any:
+        found = self._lookup(need.kind)
+        if need.optional and isinstance(found, Missing) and found.status == "skipped" and found.left_out != "quick":
+            return None  # what a quick run leaves out might have calmed: without it nothing is said
+        return found
+
+    def _lookup(self, kind: type) -> Any:
+        if kind is Setup:
+            return self.setup
+        if kind not in self._evidence:
+            spec = self._source(kind)
+            if spec is None:
+                return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
+            if self.control.quick and not spec.is_quick:
+                return Missing("skipped", "omitted by quick=True", "quick")
+            self._evidence[kind] = self._experiment(spec)
+        return self._evidence[kind]
+
+    def _source(self, kind: type) -> ProbeSpec | None:
+        """Return what yields this type of evidence here; what only a recording shows is skipped for want of one."""
+        return self.registry.probe_for(kind) or self.registry.reader_for(kind)
+
+    def _experiment(self, spec: ProbeSpec) -> Any:
+        """Run one probe under guard; what stops it for good is kept in place of its evidence."""
+        needs: dict[str, Any] = {}
+        for name, need in spec.needs.items():
+            if need.kind in (Sandbox, Control):
+                continue
+            needs[name] = self._supply(need)
+            if isinstance(needs[name], Missing):
+                return needs[name]
+        self._running = spec.name
+        self.journal.tell(Event("probe-started", spec.name, text=spec.title))
+        started, live = time.perf_counter(), self.setup.live_parts()
+        witness = self._witness or Witness(*live)
+        try:
+            return guarded(lambda: self._run_probe(spec, needs), live, self.control, seed=self.seed, witness=witness)
+        except NotApplicable as why:
+            return Missing("skipped", str(why))
+        except CopyNotIsolated as leak:
+            self.journal.note(f"{leak} What needs no copy was judged all the same.")
+            return Missing("skipped", str(leak).splitlines()[0])
+        except (Cancelled, BadInput, SandboxRefused):
+            raise
+        except OutOfTime:
+            if self.control.is_over:
+                raise
+            reason = f"the probe {spec.name} reached its time limit before its answer was clear"
+            return Missing("skipped", reason, "time")
+        except Exception as error:
+            if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
+                return Missing("skipped", "a later batch fails in the same way; see forward-fails")
+            return Missing("crashed", f"the probe {spec.name} failed: {described(error)}")
+        finally:
+            self._tell_touched(spec, witness)
+            seconds = time.perf_counter() - started
+            self.timings[spec.name] = self.timings.get(spec.name, 0.0) + seconds
+            self.journal.tell(Event("probe-finished", spec.name, 1.0, text=spec.title))
+
+    def _tell_touched(self, spec: ProbeSpec, witness: Witness) -> None:
+        """Say loudly that something of the user's is not as it was, because experiments must never do that."""
+        touched = witness.touched()
+        if touched:
+            self._witness = None  # what is as it was left is seen anew
+            self.journal.note(
+                f"ATTENTION: your objects were modified while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
+                "Your own code reached them from the copy, or modified them at the same time in another thread."
+            )
+
+    def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
+        for name, need in spec.needs.items():
+            if need.kind is Control:
+                needs[name] = self.control
+            elif need.kind is Sandbox:
+                needs[name] = make_sandbox(self.setup, self.control)
+                for note in needs[name].notes:
+                    self.journal.note(note)
+        try:
+            return spec.function(**needs)
+        finally:
+            if any(need.kind is Sandbox for need in spec.needs.values()) and not self.control.interrupted.is_set():
+                refuse_leaking(self.setup)  # whatever the probe made of a run that was ended
+
+
+def _signed(finding: Any, spec: CheckSpec) -> Finding:
+    if not isinstance(finding, Finding):
+        raise TypeError(f"the check {spec.id!r} yielded {type(finding).__name__}; it must yield nbdebug.Finding")
+    return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
+
+
+def _what_stopped(stop: BaseException) -> Stopped:
+    kinds: dict[type, Stopped] = {KeyboardInterrupt: "interrupted", OutOfTime: "out of time"}
+    return kinds.get(type(stop), "cancelled")

@@ -1,0 +1,87 @@
+"""Does the optimizer hold the parameters of this model?"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nbdebug.core.registry import probe
+from nbdebug.errors import NotApplicable
+from nbdebug.setup import Setup, unwrap
+
+__all__ = ["OptimizerCoverage", "optimizer_coverage"]
+
+
+@dataclass(frozen=True)
+class OptimizerCoverage:
+    """Which of the model's trainable parameters the optimizer holds, compared by identity.
+
+    `strays` are the shapes of what it holds that is not of this model; `elsewhere` are parameters that another
+    optimizer, which the user's own functions reach for, holds. `shapes` has the parameters in the order of the model.
+    `all_reached` says that of the missing ones only those are named to which gradients came.
+    """
+
+    optimizer: str
+    held: tuple[str, ...]
+    missing: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    strays: tuple[tuple[int, ...], ...]
+    elsewhere: tuple[str, ...]
+    all_reached: bool = False
+    waiting: tuple[str, ...] = ()  # held, and no gradient but zeros ever came, in a training that was watched
+    waiting_zero: tuple[str, ...] = ()  # of these, whose gradient is there and exactly zero
+    waiting_moved: tuple[str, ...] = ()  # of these, that something else moves
+
+
+@probe
+def optimizer_coverage(setup: Setup) -> OptimizerCoverage:
+    """Compare the optimizer's parameters with the model's parameters."""
+    if setup.optimizer is None:
+        raise NotApplicable("no optimizer was passed")
+    named = {n: p for n, p in unwrap(setup.model).named_parameters() if p.requires_grad}
+    held = _tensors_of(setup.optimizer)
+    other = {key for found in _other_optimizers(setup) for key in _tensors_of(found)}
+    own = {id(p) for p in unwrap(setup.model).parameters()}
+    of_loss = {id(p) for p in getattr(setup.loss_fn, "parameters", list)()}
+    return OptimizerCoverage(
+        optimizer=type(setup.optimizer).__name__,
+        held=tuple(name for name, p in named.items() if id(p) in held),
+        missing=tuple(name for name, p in named.items() if id(p) not in held and id(p) not in other),
+        shapes={name: tuple(p.shape) for name, p in named.items() if not torch.nn.parameter.is_lazy(p)},
+        strays=tuple(tuple(p.shape) for key, p in held.items() if key not in own and key not in of_loss),
+        elsewhere=tuple(name for name, p in named.items() if id(p) in other and id(p) not in held),
+    )
+
+
+def _tensors_of(optimizer: Any) -> dict[int, torch.Tensor]:
+    return {id(p): p for group in optimizer.param_groups for p in group["params"]}
+
+
+def _other_optimizers(setup: Setup) -> list[Any]:
+    """Find optimizers that the user's own functions reach for by name, as the loop of two networks does."""
+    found = []
+    for function in (setup.train_step, setup.compute_loss):
+        for value in _reached_by(function):
+            parts = (
+                value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
+            )
+            found += [part for part in parts if isinstance(part, torch.optim.Optimizer)]
+    return [optimizer for optimizer in found if optimizer is not setup.optimizer]
+
+
+def _reached_by(function: Any) -> list[Any]:
+    if isinstance(function, types.MethodType):
+        return [*vars(function.__self__).values(), *_reached_by(function.__func__)]
+    if not isinstance(function, types.FunctionType):
+        return list(vars(function).values()) if hasattr(function, "__dict__") else []
+    named = [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            continue
+    return [*named, *cells, *(function.__defaults__ or ())]

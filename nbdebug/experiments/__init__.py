@@ -1,0 +1,1 @@
+"""Tools for experiments on a copy: capture, trace, perturb, train briefly."""

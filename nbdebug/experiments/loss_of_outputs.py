@@ -1,0 +1,254 @@
+"""The loss as a function of what the model gives, and of nothing else.
+
+Whether the loss is a plain function, a function of the user's that runs the model, a whole training step, or part of
+the model: the model's answer is exchanged for one that the experiment makes up, and the loss that comes out is read.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.output_override import Outlet, caught, giving, outlets
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
+from nbdebug.setup.loss import main_output, own_loss, total_of
+from nbdebug.setup.nested import Path, at, leaves, map_leaves, name_of, replace_at
+from nbdebug.setup.sample_dataset import seed_torch
+
+__all__ = ["LossBox", "head_name", "open_box", "plain_box"]
+
+MOST_HEADS = 6
+LAST_LAYERS = 4  # of a model with its own loss, tried from the last
+
+Evaluate = Callable[[Any, Batch], Any]
+Run = Callable[[Batch], Any]  # the user's own way from a batch to its loss
+
+
+@dataclass
+class LossBox:
+    """A loss that can be asked: what would you say if the model had answered this?
+
+    `place` says where the loss is written: loss_fn, compute_loss, train_step, or the model itself; `answer` runs the
+    model on a batch and gives what the loss takes from it; `is_sole` says that surely nothing else is taken.
+    """
+
+    place: str
+    output: Any
+    batch: Batch
+    evaluate: Evaluate
+    answer: Callable[[Batch], Any]
+    is_sole: bool = True
+
+    @property
+    def heads(self) -> dict[Path, torch.Tensor]:
+        """The tensors of the model's answer that a loss could read, the main one first."""
+        found = [(path, leaf) for path, leaf in leaves(self.output) if _is_answer(leaf)]
+        main = main_output(self.output)
+        return dict(sorted(found, key=lambda item: item[1] is not main)[:MOST_HEADS])
+
+    def loss(self, path: Path, values: torch.Tensor, batch: Batch | None = None) -> float:
+        """Return the loss if the tensor at this path were these values; NaN where the loss refuses them."""
+        try:
+            leaf = values.detach().clone().requires_grad_(True)  # a training step goes backward through it
+            return float(self._ask(path, leaf, batch).detach())
+        except NbdebugError:
+            raise
+        except Exception:
+            return float("nan")
+
+    def gradient(self, path: Path, values: torch.Tensor) -> tuple[float, torch.Tensor | None]:
+        """Return the loss and its gradient for these values; None where nothing flows back or the loss refuses."""
+        leaf = values.detach().clone().requires_grad_(True)
+        try:
+            loss = self._ask(path, leaf, None)
+            if leaf.grad is None and loss.requires_grad:
+                (leaf.grad,) = torch.autograd.grad(loss, leaf, allow_unused=True)
+        except NbdebugError:
+            raise
+        except Exception:
+            return float("nan"), None
+        return float(loss.detach()), leaf.grad.detach().double() if leaf.grad is not None else None
+
+    def _ask(self, path: Path, values: torch.Tensor, batch: Batch | None) -> torch.Tensor:
+        seed_torch(0)  # noise inside the loss must be the same each time
+        answer = replace_at(self.output, path, values) if path else values
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user has seen them once, with their own outputs
+            loss = total_of(self.evaluate(answer, batch if batch is not None else self.batch))
+        if loss is None:
+            raise NotApplicable("the loss is not a number")
+        one: torch.Tensor = loss.mean()  # one that was left unreduced is judged by its mean
+        return one
+
+
+def head_name(path: Path) -> str:
+    """Name one output of the model as a person would; the only one has no name."""
+    return name_of(path).removeprefix("batch") if path else ""
+
+
+def open_box(sandbox: Sandbox, batch: Batch) -> LossBox:
+    """Find out how the loss is computed here, and make it a function of the model's answer."""
+    if sandbox.train_step is not None:
+        try:
+            return _hooked(sandbox, batch, _training_step(sandbox), "train_step")
+        except (Cancelled, OutOfTime):
+            raise
+        except Exception:
+            sandbox.control.poll()  # a loop that cannot be run in this way still has its loss_fn
+    if sandbox.compute_loss is not None:
+        compute = sandbox.compute_loss
+        return _hooked(sandbox, batch, lambda b: compute(sandbox.model, b.raw, sandbox.loss_for_user()), "compute_loss")
+    return plain_box(sandbox, batch)
+
+
+def plain_box(sandbox: Sandbox, batch: Batch) -> LossBox:
+    """Make a box of the model's output and loss_fn, or of a loss that the model returns."""
+    output = sandbox.forward(batch)
+    if sandbox.loss_fn is None and own_loss(output) is not None:
+        return _inside(sandbox, batch, lambda b: own_loss(sandbox.forward(b)), sandbox.model)
+    numbers = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() == 0]
+    if numbers and sandbox.loss_fn is not None and not isinstance(sandbox.model, torch.jit.ScriptModule):
+        return _hooked(sandbox, batch, lambda b: sandbox.loss_of(sandbox.forward(b), b), "loss_fn")
+    sandbox.loss_choice(output, batch)
+    return LossBox("loss_fn", _detached(output), batch, sandbox.loss_of, sandbox.forward)
+
+
+def _training_step(sandbox: Sandbox) -> Run:
+    """Return the user's own step without its last act: the weights stay as they are."""
+    sandbox.optimizer.step = lambda closure=None: closure() if closure is not None else None
+
+    def run(batch: Batch) -> Any:
+        assert sandbox.train_step is not None
+        return sandbox.train_step(sandbox.model, batch.raw, sandbox.loss_for_user(), sandbox.optimizer)
+
+    return run
+
+
+def _hooked(sandbox: Sandbox, batch: Batch, run: Run, place: str) -> LossBox:
+    """Exchange the answer of the last module that is called from outside of the model and matters to the loss.
+
+    What an older or a frozen copy says without a gradient is part of the target, unless nothing else is said. Where the
+    loss is computed inside the model, another output does not reach it; then one of the model's layers is exchanged.
+    """
+    said = outlets(sandbox, lambda: run(batch))
+    found = [outlet for outlet in said if any(t.requires_grad for t in tensors_in(outlet.output))] or said
+    boxes = [(_at_outlet(sandbox, batch, run, place, outlet), outlet) for outlet in reversed(found)]
+    box, outlet = next((pair for pair in boxes if len(boxes) == 1 or _matters(pair[0])), boxes[0])
+    if outlet.mixed or not _reaches(box, outlet):
+        return _inside(sandbox, batch, run, outlet.module)
+    box.is_sole = len(boxes) == 1
+    return box
+
+
+def _at_outlet(sandbox: Sandbox, batch: Batch, run: Run, place: str, outlet: Outlet) -> LossBox:
+    module = outlet.module
+
+    def evaluate(answer: Any, on: Batch) -> Any:
+        sandbox.control.poll()
+        with giving(module, answer):
+            return run(on)
+
+    return LossBox(place, _detached(outlet.output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
+
+
+def _matters(box: LossBox, surely: bool = False) -> bool:
+    """Whether another answer gives another loss; one that refuses both may matter, but not surely."""
+    losses = [(box.loss(path, output), box.loss(path, 2 * output + 1)) for path, output in box.heads.items()]
+    return any(one != other and not (surely and math.isnan(one) and math.isnan(other)) for one, other in losses)
+
+
+def _reaches(box: LossBox, outlet: Outlet) -> bool:
+    """Whether an exchanged output comes to the loss at all: if not, a loss that stays the same says nothing.
+
+    It does not where the loss is computed inside the model: then no gradient leads from it to what was exchanged.
+    """
+    if _matters(box, surely=True):
+        return True
+    refused = any(math.isnan(box.loss(path, output)) for path, output in box.heads.items())
+    return not outlet.aside and (not outlet.reached or refused or _gradient_of(box) is not None)
+
+
+def _gradient_of(box: LossBox) -> torch.Tensor | None:
+    """Return the gradient of the loss at the first of the outputs that has one, be it zero."""
+    found = (box.gradient(path, output)[1] for path, output in box.heads.items())
+    return next((gradient for gradient in found if gradient is not None), None)
+
+
+def _inside(sandbox: Sandbox, batch: Batch, run: Run, whole: nn.Module) -> LossBox:
+    """Make a box of a model (or a part of it) that computes its own loss, by exchanging what one of its layers gives.
+
+    The layer that gives the prediction is taken, or else the last one whose answer matters to the loss.
+    """
+    calls: list[tuple[nn.Module, Any]] = []
+
+    def after(path: str, module: nn.Module, inputs: Any, given: Any) -> None:
+        calls.append((module, given))
+
+    with tapped(sandbox.model, after=after):
+        run(batch)
+    predicted = main_output(next((given for module, given in reversed(calls) if module is whole), None))
+    layers = [_layer(module, given, predicted) for module, given in calls if module not in (whole, sandbox.model)]
+    known = [layer for layer in layers if layer is not None]
+    once = [layer for layer in known if sum(other.module is layer.module for other in known) == 1]
+    likely = [*[layer for layer in once if layer.exact][:1], *reversed(once[-LAST_LAYERS:])]
+    boxes = [_at_layer(sandbox, batch, run, layer) for layer in likely]
+    box = next((box for box in boxes if _matters(box)), None)
+    if box is None and boxes and boxes[0].is_sole and _gradient_of(boxes[0]) is not None:
+        return boxes[0]  # it is what the loss is computed from, and makes no difference to it
+    if box is None:
+        raise NotApplicable("the model computes its own loss, and no module returns what it is computed from")
+    return box
+
+
+@dataclass
+class _Layer:
+    """A module inside of the model: the place of a tensor in what it gave, and whether that is the prediction."""
+
+    module: nn.Module
+    place: Path
+    given: Any
+    exact: bool
+
+
+def _layer(module: nn.Module, given: Any, predicted: torch.Tensor | None) -> _Layer | None:
+    floats = [(place, leaf) for place, leaf in leaves(given) if _is_answer(leaf)]
+    same = [place for place, leaf in floats if _same(leaf, predicted)]
+    if not floats or not (same or not any(module.children())):
+        return None
+    return _Layer(module, same[0] if same else floats[0][0], given, bool(same))
+
+
+def _at_layer(sandbox: Sandbox, batch: Batch, run: Run, layer: _Layer) -> LossBox:
+    def evaluate(answer: Any, on: Batch) -> Any:
+        sandbox.control.poll()
+        handle = layer.module.register_forward_hook(lambda *_: replace_at(layer.given, layer.place, answer))
+        try:
+            return run(on)
+        finally:
+            handle.remove()
+
+    def answer(on: Batch) -> Any:
+        return at(caught(layer.module, lambda: run(on)), layer.place)
+
+    return LossBox("model", at(_detached(layer.given), layer.place), batch, evaluate, answer, is_sole=layer.exact)
+
+
+def _is_answer(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dim() > 0 and leaf.numel() > 0
+
+
+def _same(leaf: torch.Tensor, predicted: torch.Tensor | None) -> bool:
+    return predicted is not None and leaf.shape == predicted.shape and torch.equal(leaf, predicted)
+
+
+def _detached(output: Any) -> Any:
+    return map_leaves(lambda _, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, output)

@@ -1,0 +1,162 @@
+"""Patches of single layers and operations inside a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NotApplicable
+from nbdebug.fixes import patch
+from nbdebug.fixes.calls import Call, Change, rewrite_calls, rewrite_loss_calls
+from nbdebug.fixes.places import module_at
+from nbdebug.fixes.weights import reinitialize
+from nbdebug.sandbox import Sandbox
+
+__all__: list[str] = []
+
+DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"}
+DRAWS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform", "bernoulli"}
+
+
+@patch()
+def leaky_activations(sandbox: Sandbox, *, slope: float = 0.01) -> None:
+    """Replace every ReLU with a leaky ReLU."""
+
+    def change(call: Call) -> Any:
+        if call.name != "relu" or not isinstance(call.setup, torch.Tensor):
+            return call.go_on()
+        return torch.where(call.setup > 0, call.setup, slope * call.setup)
+
+    rewrite_calls(sandbox, lambda: change)
+
+
+@patch()
+def relu_activations(sandbox: Sandbox) -> None:
+    """Replace every saturating activation with ReLU, and re-initialize the weights for it."""
+    reinitialize(sandbox, gain="relu")
+
+    def change(call: Call) -> Any:
+        return call.setup.clamp_min(0) if call.name in ("tanh", "sigmoid") else call.go_on()
+
+    rewrite_calls(sandbox, lambda: change)
+
+
+@patch()
+def limit_dropout(sandbox: Sandbox, *, share: float = 0.3) -> None:
+    """Limit every dropout probability to this value."""
+
+    def change(call: Call) -> Any:
+        dropped = call.option("p", 1) if call.name in DROPOUTS else None
+        return call.with_option("p", 1, share) if dropped is not None and dropped > share else call.go_on()
+
+    rewrite_calls(sandbox, lambda: change)
+
+
+@patch("check")
+def no_chance_in_eval(sandbox: Sandbox) -> None:
+    """Disable dropout and noise in eval mode."""
+
+    def make_change() -> Change:
+        return _without_randomness if not sandbox.model.training else lambda call: call.go_on()
+
+    rewrite_calls(sandbox, make_change)
+
+
+def _without_randomness(call: Call) -> Any:
+    if call.name in DROPOUTS:
+        return call.setup
+    if call.name in ("randn", "randn_like", "normal"):
+        return torch.zeros_like(call.go_on())
+    return call.go_on()
+
+
+@patch("check")
+def activation_between(sandbox: Sandbox, *, layers: Sequence[str]) -> None:
+    """Add a ReLU after each of these layers."""
+    for path in layers:
+        module_at(sandbox, path).register_forward_hook(lambda module, args, output: output.relu())
+
+
+@patch("check")
+def norm_momentum(sandbox: Sandbox, *, momentum: float = 0.1) -> None:
+    """Set the momentum of BatchNorm."""
+    norms = [m for m in sandbox.model.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+    if not norms:
+        raise NotApplicable("the model has no PyTorch BatchNorm layer")
+    for norm in norms:
+        norm.momentum = momentum
+
+
+@patch()
+def group_norm(sandbox: Sandbox) -> None:
+    """Replace every BatchNorm with GroupNorm."""
+    done = 0
+    for parent in list(sandbox.model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.modules.batchnorm._BatchNorm):
+                setattr(parent, name, _as_group_norm(child))
+                done += 1
+    if not done:
+        raise NotApplicable("the model has no PyTorch BatchNorm layer")
+
+
+def _as_group_norm(norm: Any) -> nn.Module:
+    groups = next(g for g in (8, 4, 2, 1) if norm.num_features % g == 0)
+    made = nn.GroupNorm(groups, norm.num_features, norm.eps, norm.affine)
+    if norm.affine:
+        made.weight, made.bias = norm.weight, norm.bias  # the optimizer already holds them
+    return made.train(norm.training)
+
+
+@patch("check")
+def samples_first(sandbox: Sandbox) -> None:
+    """Set `batch_first=True` on recurrent and attention layers."""
+    time_first: list[Any] = [m for m in sandbox.model.modules() if getattr(m, "batch_first", True) is False]
+    if not time_first:
+        raise NotApplicable("the model has no PyTorch layer with batch_first=False")
+    for module in time_first:
+        module.batch_first = True
+
+
+@patch()
+def guard_operation(sandbox: Sandbox, *, operation: str, least: float = 1e-8) -> None:
+    """Clamp the argument of a logarithm, a square root or a division away from zero."""
+
+    def change(call: Call) -> Any:
+        if call.name != operation or not isinstance(call.setup, torch.Tensor):
+            return call.go_on()
+        if operation in ("div", "true_divide", "truediv"):
+            return call.go_on(call.setup, call.args[1] + least)
+        return call.go_on(call.setup.clamp_min(least), *call.args[1:])
+
+    rewrite_calls(sandbox, lambda: change)
+    rewrite_loss_calls(sandbox, lambda: change)
+
+
+@patch()
+def uncorrected_spread(sandbox: Sandbox) -> None:
+    """Compute every standard deviation and variance with correction=0."""
+
+    def change(call: Call) -> Any:
+        return (
+            call.go_on(correction=0) if call.name in ("std", "var") and "unbiased" not in call.kwargs else call.go_on()
+        )
+
+    rewrite_calls(sandbox, lambda: change)
+
+
+@patch("answers")
+def softmax_dimension(sandbox: Sandbox, *, wrong: int, right: int) -> None:
+    """Apply every softmax over the wrong dimension over the right one instead."""
+
+    def change(call: Call) -> Any:
+        dim = call.option("dim", 1) if call.name in ("softmax", "log_softmax") else None
+        if not isinstance(dim, int) or not isinstance(call.setup, torch.Tensor):
+            return call.go_on()
+        return call.with_option("dim", 1, right) if dim % call.setup.dim() == wrong else call.go_on()
+
+    rewrite_calls(sandbox, lambda: change)
+    rewrite_loss_calls(sandbox, lambda: change)

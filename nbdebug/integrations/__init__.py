@@ -1,0 +1,1 @@
+"""Where nbdebug meets other tools: IPython magics, JupyterLab, Lightning, Hugging Face, Keras, fastai."""

@@ -1,0 +1,37 @@
+"""The wizard in the extension's panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nbdebug.integrations.lab.channel import is_heard, send
+from nbdebug.integrations.lab.linking import linked
+from nbdebug.widgets.wizard import Wizard
+
+__all__ = ["open_wizard", "shown_wizard"]
+
+_shown: list[Wizard] = []  # the one in the panel
+
+
+def open_wizard(*given: Any, names: Mapping[str, str], **options: Any) -> None:
+    """Show the wizard where the extension wants it; what still holds of the one before is kept."""
+    from IPython.display import display
+
+    wizard = Wizard(**dict(zip(names, given, strict=True)), **options)
+    if _shown:
+        wizard.take_over(_shown.pop())
+    _shown.append(wizard)
+
+    def tell(event: Any = None) -> None:
+        if is_heard() and (event is None or event.kind == "result"):
+            send({"findings": linked(wizard.report, names)})
+
+    wizard.session.journal.subscribe(tell)
+    tell()
+    display(wizard)
+
+
+def shown_wizard() -> Wizard | None:
+    """Return the wizard of the panel, if one is open."""
+    return _shown[-1] if _shown else None

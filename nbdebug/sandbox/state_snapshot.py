@@ -1,0 +1,222 @@
+"""Detect changes to the user's objects, and restore what can be restored without writing a tensor.
+
+Experiments run on copies, so nothing should be touched. But code of the user's may reach a live object by a way that
+was not foreseen; then this notices. Structure (attributes, hooks, flags, gradients) is restored by identity. The values
+of a tensor are never written, because that would break a graph that waits for its backward pass: they are named.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from operator import is_
+from typing import Any
+
+import numpy as np
+import torch
+
+from nbdebug.setup.object_graph import generators_in
+from nbdebug.setup.tensor_memory import array_of
+from nbdebug.setup.user_code import is_users_class
+
+__all__ = ["Witness"]
+
+_LONG = 1000  # a container with more items is data, and not structure
+_DEPTH = 8
+_MOST = 50_000  # containers that are looked into
+_WHOLE = 131_072  # elements that are summed up; a larger tensor is sampled
+_SAMPLE = 32_768
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+Identity = list[tuple[Any, Any]]
+
+
+class Witness:
+    """What the user's objects looked like at one moment: containers by identity, tensors by version and digest."""
+
+    def __init__(self, *live: Any) -> None:
+        self._containers: list[tuple[str, Any, Identity]] = []
+        self._classes: list[tuple[type, dict[str, Any]]] = []
+        self._tensors: list[tuple[str, torch.Tensor, tuple[Any, ...], torch.Tensor | None]] = []
+        self._mended: list[str] = []
+        self.generators = generators_in(*live)  # looked for once, because the walk to them is long
+        for name, part in _walk(live):
+            if isinstance(part, torch.Tensor):
+                self._tensors.append((name, part, _state(part), part.grad if part.is_leaf else None))
+            elif isinstance(part, type):
+                self._classes.append((part, dict(vars(part))))
+            else:
+                self._containers.append((name, part, _items(part)))
+
+    def mend(self) -> None:
+        """Put structure and gradients back as they were; harmless when it is called twice."""
+        for name, part, items in self._containers:
+            if not _same(part, items):
+                self._mended.append(f"{name} ({_what_changed(_items(part), items)})")
+                _put_back(part, items)
+        for kind, before in self._classes:
+            self._mend_class(kind, before)
+        for name, tensor, _, gradient in self._tensors:
+            if tensor.is_leaf and tensor.grad is not gradient:
+                self._mended.append(f"{name}.grad")
+                tensor.grad = gradient
+
+    def touched(self) -> list[str]:
+        """Return what changed, whether restored or not."""
+        lines = [f"{name} was modified and has been restored" for name in dict.fromkeys(self._mended)]
+        for name, tensor, before, _ in self._tensors:
+            now = _state(tensor)
+            if now != before:
+                parts = ("version", "memory", "shape", "requires_grad", "values", "gradient")
+                changed = [part for part, a, b in zip(parts, before, now, strict=True) if a != b]
+                lines.append(f"{name} was modified ({', '.join(changed)}) and could not be restored")
+        lines += [
+            f"{kind.__name__}.{name} was modified" for kind, before in self._classes for name in _news(kind, before)
+        ]
+        return lines
+
+    def _mend_class(self, kind: type, before: dict[str, Any]) -> None:
+        """Put the user's class back: a counter in it has no copy of its own, so this is how it is kept."""
+        for name in _news(kind, before):
+            if name in before:
+                setattr(kind, name, before[name])
+            else:
+                delattr(kind, name)
+
+
+def _news(kind: type, before: dict[str, Any]) -> list[str]:
+    now = vars(kind)
+    return [n for n in {**before, **now} if not n.startswith("__") and now.get(n) is not before.get(n)]
+
+
+def _walk(live: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """Visit every tensor, container and class of the user's once, with a name that a person can follow."""
+    seen: set[int] = set()
+    stack: list[tuple[str, Any, int]] = [(_label(part), part, 0) for part in reversed(live)]
+    while stack and len(seen) < _MOST:
+        name, part, depth = stack.pop()
+        if part is None or isinstance(part, (str, bytes, int, float, types.ModuleType, type)) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, torch.Tensor):
+            yield name, part
+            continue
+        stack.extend((f"{name}{step}", inner, depth + 1) for step, inner in _steps(part) if depth < _DEPTH)
+        if isinstance(part, (dict, list, set)):
+            if len(part) <= _LONG:
+                yield name, part
+        elif _is_opened(part):
+            yield name, part.__dict__
+            seen.add(id(part.__dict__))
+            for kind in type(part).__mro__:
+                if id(kind) not in seen and is_users_class(kind):
+                    seen.add(id(kind))
+                    yield name, kind
+
+
+def _label(part: Any) -> str:
+    return "model" if isinstance(part, torch.nn.Module) else type(part).__name__
+
+
+def _steps(part: Any) -> list[tuple[str, Any]]:
+    if isinstance(part, dict):
+        return [(f"[{_short(key)}]", value) for key, value in part.items()] if len(part) <= _LONG else []
+    if isinstance(part, (list, tuple)):
+        return [(f"[{index}]", value) for index, value in enumerate(part)] if len(part) <= _LONG else []
+    if isinstance(part, types.MethodType):
+        return [("", part.__self__)]
+    if not _is_opened(part):
+        return []
+    held = part.__dict__
+    return _module_steps(held) if isinstance(part, torch.nn.Module) else [(f".{n}", v) for n, v in held.items()]
+
+
+def _is_opened(part: Any) -> bool:
+    """Whether an object is the user's or torch's; what other libraries keep inside (caches, locks) is theirs."""
+    kind = type(part)
+    if not isinstance(getattr(part, "__dict__", None), dict) or isinstance(part, types.FunctionType):
+        return False
+    return isinstance(part, torch.nn.Module) or kind.__module__.split(".")[0] == "torch" or is_users_class(kind)
+
+
+def _module_steps(held: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Name parameters and submodules as PyTorch does, and keep the dicts that hold them."""
+    steps: list[tuple[str, Any]] = [(f".{name}", value) for name, value in held.items()]
+    for group in ("_parameters", "_buffers", "_modules"):
+        inner = held.get(group)
+        if isinstance(inner, dict):
+            steps.extend((f".{name}", value) for name, value in inner.items())  # popped first, so these names win
+    return steps
+
+
+def _short(key: Any) -> str:
+    return repr(key) if isinstance(key, (str, int)) else type(key).__name__
+
+
+def _items(part: Any) -> Identity:
+    if isinstance(part, dict):
+        return list(part.items())
+    return [(None, value) for value in part]
+
+
+def _same(part: Any, before: Identity) -> bool:
+    """Whether a container holds the same objects in the same order."""
+    values = part.values() if isinstance(part, dict) else part
+    if len(values) != len(before) or not all(map(is_, values, (value for _, value in before))):
+        return False
+    return not isinstance(part, dict) or list(part) == [key for key, _ in before]
+
+
+def _what_changed(now: Identity, before: Identity) -> str:
+    kept = {_short(key): id(value) for key, value in before}
+    new = {_short(key): id(value) for key, value in now}
+    names = [name for name in {**kept, **new} if kept.get(name) != new.get(name)]
+    return ", ".join(names[:3]) or "its items"
+
+
+def _put_back(part: Any, items: Identity) -> None:
+    if isinstance(part, dict):
+        part.clear()
+        part.update(items)
+    elif isinstance(part, set):
+        part.clear()
+        part.update(value for _, value in items)
+    else:
+        part[:] = [value for _, value in items]
+
+
+def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return what tells whether a tensor was touched; what cannot be asked of this kind is left out."""
+    if isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+        return (0, 0, "lazy", tensor.requires_grad, 0, 0)
+    version = None if tensor.is_inference() else tensor._version
+    gradient = tensor.grad if tensor.is_leaf else None
+    return (
+        version,
+        _pointer(tensor),
+        None if tensor.is_nested else tuple(tensor.shape),
+        tensor.requires_grad,
+        _digest(tensor),
+        None if gradient is None else (id(gradient), gradient._version, _digest(gradient)),
+    )
+
+
+def _pointer(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # sparse, meta and wrapped tensors have none
+        return 0
+
+
+def _digest(tensor: torch.Tensor) -> int:
+    """Sum the bits of the values, so that a write that bumps no version is seen; sampled where there are many."""
+    try:
+        flat = tensor.detach()
+        if flat.device.type != "cpu" or flat.layout is not torch.strided or flat.numel() == 0:
+            return 0  # a look at another device would make it wait
+        flat = flat.reshape(-1) if flat.is_contiguous() else flat.contiguous().reshape(-1)
+        bits = array_of(flat.view(_BITS.get(flat.element_size(), torch.uint8)))  # its sums cost less than torch's
+        every = bits.size // _SAMPLE if bits.size > _WHOLE else 1
+        return int(bits[::every].sum(dtype=np.int64))
+    except (RuntimeError, NotImplementedError, TypeError, BufferError):
+        return 0

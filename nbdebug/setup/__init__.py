@@ -1,0 +1,153 @@
+"""The setup: the user's model, loaders, loss, optimizer and training step, held but never changed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.setup.batch import Batch
+from nbdebug.setup.batch_layout import Reading, describe, read_batch, signature_of, unwrap
+from nbdebug.setup.batch_source import Feed
+from nbdebug.setup.checkpoint import checked_checkpoint
+from nbdebug.setup.loader_adapters import checked_batch
+from nbdebug.setup.loss import LossChoice
+from nbdebug.setup.validation import checked_setup
+
+__all__ = ["Batch", "Feed", "LossChoice", "Reading", "Setup", "unwrap"]
+
+
+class Setup:
+    """Everything that is examined. It is the only place that takes a batch of the user's apart."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loader: Any,
+        loss_fn: Callable[..., Any] | None = None,
+        optimizer: Any = None,
+        *,
+        val_loader: Any = None,
+        test_loader: Any = None,
+        train_step: Callable[..., Any] | None = None,
+        compute_loss: Callable[..., Any] | None = None,
+        loss_parts: Callable[..., Any] | None = None,
+        scheduler: Any = None,
+        class_names: Sequence[str] | None = None,
+        checkpoint: Any = None,
+        sweep_samples: int = 4096,
+        sweep_seconds: float = 10.0,
+    ) -> None:
+        checked_setup(
+            model,
+            loss_fn,
+            optimizer,
+            train_step=train_step,
+            compute_loss=compute_loss,
+            class_names=class_names,
+            loss_parts=loss_parts,
+            scheduler=scheduler,
+        )
+        self.model, self.loss_fn, self.optimizer, self.scheduler = model, loss_fn, optimizer, scheduler
+        self.train_step, self.compute_loss, self.loss_parts = train_step, compute_loss, loss_parts
+        self.class_names = tuple(str(name) for name in class_names) if class_names is not None else None
+        self.checkpoint = checked_checkpoint(checkpoint)
+        self.feed = Feed(loader, "loader")
+        self.val_feed = Feed(val_loader, "val_loader") if val_loader is not None else None
+        self.test_feed = Feed(test_loader, "test_loader") if test_loader is not None else None
+        self.sweep_samples, self.sweep_seconds = sweep_samples, sweep_seconds  # the most that a look at the data reads
+        self.assumed_loss: LossChoice | None = None
+        self.highest_rates: tuple[float, ...] | None = None  # of the scheduler, once it was run ahead
+        self.whole_batches = False  # found out by the first run: the model takes no part of a batch
+        self.meeting: Any = None  # of the processes of a distributed training, with what this one said there
+        self.meeting_facts: Any = None
+        self.isolation: dict[str, str] = {}  # what was run on a copy, and how that reached the model itself, if it did
+        self._reading: Reading | None = None
+        self._drawn: list[Batch] = []
+        self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every copy that is made of it
+
+    def derived(self, *patches: Callable[[Any], None]) -> Setup:
+        """Return a setup of the same things whose copies are patched; its feeds may be exchanged."""
+        other = copy.copy(self)
+        other.patches, other._drawn = (*self.patches, *patches), []
+        return other
+
+    @property
+    def feeds(self) -> list[Feed]:
+        """Every source of data that there is."""
+        return [feed for feed in (self.feed, self.val_feed, self.test_feed) if feed is not None]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives; a model without tensors lives on the CPU."""
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            return tensor.device
+        return torch.device("cpu")
+
+    def reading_of(self, raw: Any) -> Reading:
+        """Say how the model eats a batch like this; decided once, on the first batch."""
+        if self._reading is None:
+            checked_batch(raw)
+            self._reading = read_batch(raw, signature_of(self.model))
+        return self._reading
+
+    def batches(self, count: int, feed: Feed | None = None) -> list[Batch]:
+        """Return the first batches of the training data, or of another feed, on the CPU side of things as drawn."""
+        if feed is not None and feed is not self.feed:
+            return [self.wrap(raw) for raw in feed.take(count)]
+        if len(self._drawn) < count:
+            self._drawn = self._first(count)
+        if not self._drawn:
+            raise NotApplicable("the loader yields no batch; see empty-loader")
+        return self._drawn[:count]
+
+    def _first(self, count: int) -> list[Batch]:
+        """Draw the first batches; what the user's data set raises is said once, by its own check."""
+        drawn: list[Batch] = []
+        try:
+            for raw in islice(self.feed, count):
+                drawn.append(self.wrap(raw))
+        except NbdebugError:
+            raise
+        except Exception as error:
+            if not drawn:
+                raise NotApplicable(f"the loader fails ({type(error).__name__}); see sample-fails") from error
+        return drawn
+
+    def wrap(self, raw: Any) -> Batch:
+        """Return a batch that shares no memory with the user's."""
+        return Batch(raw, self.reading_of(raw)).clone()
+
+    def name_of_class(self, label: int) -> str:
+        """Return the user's name for a class, or its number."""
+        known = self.class_names is not None and 0 <= label < len(self.class_names)
+        return self.class_names[label] if known and self.class_names is not None else str(label)
+
+    def description(self) -> dict[str, Any]:
+        """Say in plain words what is examined, for the head of a report."""
+        model = unwrap(self.model)
+        sizes = [p.numel() for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
+        loss = self.loss_fn if self.loss_fn is not None else None
+        named = (
+            getattr(loss, "__name__", type(loss).__name__) if loss is not None else str(self.assumed_loss or "unknown")
+        )
+        return {
+            "model": type(model).__name__,
+            "parameters": sum(sizes),
+            "device": str(self.device),
+            "loss": "compute_loss" if self.compute_loss is not None else named,
+            "optimizer": type(self.optimizer).__name__ if self.optimizer is not None else "Adam(lr=0.0003), assumed",
+            "batch": describe(self._reading) if self._reading is not None else "not loaded",
+            "samples": self.feed.total,
+        }
+
+    def live_parts(self) -> tuple[Any, ...]:
+        """The user's own objects, whose generators and counters have to stay as they are."""
+        loaders = [feed.loader for feed in self.feeds]
+        functions = (self.loss_fn, self.train_step, self.compute_loss, self.loss_parts)
+        return (self.model, self.optimizer, self.scheduler, *functions, *loaders)

@@ -1,0 +1,145 @@
+"""Draw batches and samples without ever iterating the user's own loader.
+
+A DataLoader is drawn from through a shallow copy of it with no workers, whose data set, samplers and generators
+are copies; so neither a live iterator with persistent workers nor a generator of the user's moves on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+
+from nbdebug.setup.loader_adapters import opener
+from nbdebug.setup.loader_copy import copied_loader, drawn_anew
+
+__all__ = ["Feed"]
+
+
+class Feed:
+    """A source of batches made from what the user calls a loader."""
+
+    def __init__(self, loader: Any, name: str = "loader") -> None:
+        self.loader, self.name = loader, name
+        self.notes: list[str] = []
+        self._open: Callable[[], Iterable[Any]]
+        self._replica: Any = None
+        if isinstance(loader, DataLoader):
+            self._open = self._replicate
+        else:
+            self._open = opener(loader, self.name, self.notes)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Draw batches from the beginning, in the loader's own order."""
+        return iter(self._open())
+
+    def take(self, count: int) -> list[Any]:
+        """Draw the first so many batches."""
+        return list(islice(self, count))
+
+    @property
+    def live_parts(self) -> tuple[Any, ...]:
+        """The user's own objects that drawing may touch, so that their generators can be guarded."""
+        return (self.loader,)
+
+    @property
+    def dataset(self) -> Any:
+        """The data set that samples are read from by index, or None where there is none."""
+        if not isinstance(self.loader, DataLoader) or isinstance(self.loader.dataset, IterableDataset):
+            return None
+        dataset = self._kept.dataset
+        return dataset if hasattr(dataset, "__getitem__") else None
+
+    @property
+    def total(self) -> int | None:
+        """The number of samples in the data set, where that can be known."""
+        if isinstance(self.loader, DataLoader):
+            return _length(self._kept.dataset)
+        return None
+
+    @property
+    def batch_count(self) -> int | None:
+        """The number of batches in one pass, where that can be known."""
+        return _length(
+            self._kept if isinstance(self.loader, DataLoader) else self.loader
+        )  # len() may write to a loader
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Put samples together as the loader does."""
+        replica = self._kept
+        if self.gives_whole_batches:
+            return samples[0] if len(samples) == 1 else torch.utils.data.default_collate(samples)
+        return replica.collate_fn(samples)
+
+    @property
+    def gives_whole_batches(self) -> bool:
+        """Whether the data set gives batches by itself, so that nothing is collated."""
+        loader = self.loader
+        return isinstance(loader, DataLoader) and loader.batch_size is None and loader.batch_sampler is None
+
+    @property
+    def within(self) -> list[int] | None:
+        """The indices that the loader can draw where a sampler chooses among them; None means all of them."""
+        if self.dataset is None or self.draws_everything:
+            return None
+        return sorted(set(self.order() or ()))
+
+    @property
+    def draws_everything(self) -> bool:
+        """Whether a sampler of the usual kind goes over the whole data set, so that its order need not be laid out."""
+        sampler = self._kept.sampler
+        chosen = getattr(self._kept.batch_sampler, "sampler", None) is not sampler and self._kept.batch_sampler
+        return type(sampler) in (RandomSampler, SequentialSampler) and not chosen
+
+    def order(self, limit: int = 100_000) -> list[int] | None:
+        """Return the indices that one pass draws, in order, without reading a sample."""
+        orders = self.orders(1, limit)
+        return orders[0] if orders is not None else None
+
+    def orders(self, passes: int, limit: int = 100_000) -> list[list[int]] | None:
+        """Return the indices that each of several passes after one another draws; generators move on in between."""
+        if self.dataset is None:
+            return None
+        replica = self._replicate()
+        return [list(islice(_flat(_index_batches(replica)), limit)) for _ in range(passes)]
+
+    def plan(self) -> Iterator[list[Any]] | None:
+        """Return the indices of each batch of one pass, in order, without reading a sample."""
+        return _index_batches(self._replicate()) if self.dataset is not None else None
+
+    @property
+    def _kept(self) -> Any:
+        """The one copy whose data set is read; its sampler is never moved on."""
+        if self._replica is None:
+            self._replica = copied_loader(self.loader, self.notes, self.name)
+        return self._replica
+
+    def _replicate(self) -> Any:
+        """Copy the loader for one pass; the copy has no workers and shares no generator."""
+        return drawn_anew(self._kept)
+
+
+def _index_batches(loader: Any) -> Iterator[list[Any]]:
+    if loader.batch_sampler is not None:
+        yield from loader.batch_sampler
+    else:  # the data set gives whole batches, each for one index, which may itself be a list
+        yield from ([index] for index in loader.sampler)
+
+
+def _flat(batches: Iterator[list[Any]]) -> Iterator[int]:
+    for batch in batches:
+        for index in batch:
+            if isinstance(index, (list, tuple)):
+                yield from map(int, index)
+            else:
+                yield int(index)
+
+
+def _length(value: Any) -> int | None:
+    try:
+        return len(value)
+    except (TypeError, NotImplementedError):
+        return None

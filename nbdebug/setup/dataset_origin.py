@@ -1,0 +1,103 @@
+"""Where the samples of a loader come from: the data set at the bottom, the indices in it, and its augmentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from nbdebug.setup.batch_source import Feed
+
+__all__ = ["origin_of", "same_store", "without_augmentation"]
+
+_DEPTH = 6
+_ENTRIES = 200  # entries of two containers that are compared
+
+
+def origin_of(feed: Feed) -> tuple[Any, np.ndarray] | None:
+    """Return the data set at the bottom of the user's loader, and the indices of it that the loader draws."""
+    if feed.dataset is None or not feed.total:
+        return None
+    within = feed.within
+    drawn = np.arange(feed.total) if within is None else np.asarray(within, dtype=np.int64)
+    part = feed.loader.dataset
+    for _ in range(_DEPTH):
+        inner, indices = getattr(part, "dataset", None), getattr(part, "indices", None)
+        if inner is None or indices is None:
+            break
+        table = np.asarray(indices, dtype=np.int64)
+        if drawn.size and (table.ndim != 1 or drawn.max() >= len(table)):
+            break
+        part, drawn = inner, table[drawn]
+    return part, drawn
+
+
+def same_store(one: Any, other: Any) -> bool:
+    """Whether two data sets hold the same samples in the same order, whatever they make of them."""
+    if one is other:
+        return True
+    if type(one) is not type(other) or _length(one) != _length(other) or not hasattr(one, "__dict__"):
+        return False
+    mine, theirs = dict(vars(one)), dict(vars(other))
+    names = [name for name in mine if name in theirs and _is_content(name, mine[name]) and not _is_view(name)]
+    held = [name for name in names if not isinstance(mine[name], (bool, int, float))]
+    return bool(held) and all(_equal(mine[name], theirs[name]) for name in names)
+
+
+def without_augmentation(feed: Feed, like: Feed) -> Feed | None:
+    """Copy a feed and give its data set the transforms of another, where both have them; None where they have not."""
+    again = Feed(feed.loader, feed.name)
+    if again.dataset is None or like.dataset is None or again.dataset is feed.loader.dataset:
+        return None
+    changed = False
+    for mine in _chain(again.dataset):
+        for theirs in _chain(like.dataset):
+            if type(mine) is type(theirs) and mine is not theirs:
+                changed = _adopt(mine, theirs) or changed
+    return again if changed else None
+
+
+def _adopt(mine: Any, theirs: Any) -> bool:
+    changed = False
+    for name, value in list(getattr(mine, "__dict__", {}).items()):
+        if _is_view(name) and name in vars(theirs) and vars(theirs)[name] is not value:
+            setattr(mine, name, vars(theirs)[name])
+            changed = True
+    return changed
+
+
+def _chain(dataset: Any) -> list[Any]:
+    """List a data set and those that it wraps."""
+    found = [dataset]
+    while len(found) < _DEPTH and getattr(found[-1], "dataset", None) is not None:
+        found.append(found[-1].dataset)
+    return found
+
+
+def _is_view(name: str) -> bool:
+    """Whether an attribute says how samples are shown, and not which ones there are."""
+    return any(word in name.lower() for word in ("transform", "augment", "jitter")) or name.lower() in ("aug", "noise")
+
+
+def _is_content(name: str, value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str, list, tuple, np.ndarray, torch.Tensor))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, (np.ndarray, torch.Tensor)):
+        same_shape = type(one) is type(other) and one.shape == other.shape
+        step = max(1, len(one) // _ENTRIES) if getattr(one, "ndim", 0) else 1
+        return same_shape and bool(np.array_equal(np.asarray(one[::step]), np.asarray(other[::step])))
+    if isinstance(one, (list, tuple)):
+        step = max(1, len(one) // _ENTRIES)
+        pairs = zip(one[::step], other[::step], strict=False)
+        return type(one) is type(other) and len(one) == len(other) and all(_equal(a, b) for a, b in pairs)
+    return one is other or bool(type(one) is type(other) and _is_content("", one) and one == other)
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None

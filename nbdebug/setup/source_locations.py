@@ -1,0 +1,82 @@
+"""From a place in a model to the line of the user's code that made it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nbdebug.core.finding import Place
+
+__all__ = ["places_of"]
+
+
+def places_of(model: Any, wheres: Iterable[str]) -> dict[str, Place]:
+    """Return the line for each place that was made by code of the user's; columns, samples and keys have none."""
+    found = {where: _place(model, where) for where in dict.fromkeys(wheres) if where}
+    return {where: place for where, place in found.items() if place is not None}
+
+
+def _place(model: Any, where: str) -> Place | None:
+    """Walk down the path and keep the deepest assignment `self.name = …` that stands in the user's own code."""
+    place, owner = None, model
+    for name in where.split("."):
+        place = _assignment(type(owner), name) or place
+        owner = _child(owner, name)
+        if owner is None:
+            break
+    return place
+
+
+def _child(owner: Any, name: str) -> Any:
+    """Return a submodule by its registered name, without calling a property of the user's."""
+    children = getattr(owner, "_modules", None)
+    return children.get(name) if isinstance(children, dict) else None
+
+
+def _assignment(kind: type, name: str) -> Place | None:
+    for base in kind.__mro__:
+        start = base.__dict__.get("__init__")
+        code = getattr(inspect.unwrap(start) if callable(start) else start, "__code__", None)
+        if code is None or not _is_users(code.co_filename):
+            continue
+        try:
+            lines, first = inspect.getsourcelines(code)
+            tree = ast.parse(textwrap.dedent("".join(lines)))
+        except (OSError, TypeError, SyntaxError, ValueError):  # the source is gone, or is not what was run
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and _assigns(node, name):
+                return _shown(code.co_filename, first + node.lineno - 1, lines[node.lineno - 1].strip())
+    return None
+
+
+def _assigns(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    flat = [item for target in targets for item in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return any(isinstance(t, ast.Attribute) and t.attr == name and isinstance(t.value, ast.Name) for t in flat)
+
+
+def _is_users(filename: str) -> bool:
+    """Whether a file is neither the standard library's nor an installed package's."""
+    installed = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
+    return not any(os.path.abspath(filename).startswith(os.path.join(folder, "")) for folder in installed if folder)
+
+
+def _shown(filename: str, line: int, text: str) -> Place:
+    """Name a file from the working folder where it lies below it; a notebook's cell by its number."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(filename)
+    if number is not None:
+        return Place(f"cell [{number}]", line, text, in_notebook=True, cell=int(number))
+    if "ipykernel_" in filename or filename.startswith("<"):
+        return Place("a cell of the notebook", line, text, in_notebook=True)
+    path = Path(filename)
+    shown = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+    return Place(shown, line, text)

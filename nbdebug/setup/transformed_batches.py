@@ -1,0 +1,26 @@
+"""A feed whose batches are changed on their way, as a transform that the user would write changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nbdebug.setup.batch_source import Feed
+
+__all__ = ["ChangedFeed"]
+
+
+class ChangedFeed(Feed):
+    """Everything that another feed gives, with one change made to every batch; the feed itself stays as it is."""
+
+    def __init__(self, feed: Feed, change: Callable[[Any], Any]) -> None:
+        super().__init__(feed.loader, feed.name)
+        self._inner, self._change = feed, change
+
+    def __iter__(self) -> Iterator[Any]:
+        """Draw batches from the beginning, changed."""
+        return map(self._change, iter(self._inner))
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Put samples together as the loader does, and change them."""
+        return self._change(self._inner.collate(samples))

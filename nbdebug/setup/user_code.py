@@ -1,0 +1,82 @@
+"""Whose code is it: the user's own, or a library's that is installed beside it?"""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+__all__ = ["is_loss", "is_users_class", "is_users_function", "methods_of", "names_used", "writes_outside"]
+
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+@lru_cache(maxsize=1)
+def _library_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = (*{paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}, _PACKAGE)
+    return tuple(os.path.join(folder, "") for folder in folders)  # and not a folder whose name only begins so
+
+
+@lru_cache(maxsize=4096)
+def _is_library_file(filename: str) -> bool:
+    if filename.startswith(_library_folders()) or filename.startswith("<frozen"):
+        return True
+    return not _INSTALLED.isdisjoint(Path(filename).parts)  # of another environment that is used by this one
+
+
+def is_users_function(function: Any) -> bool:
+    """Whether a function was written by the user, in a notebook or in a file of their own."""
+    return isinstance(function, FunctionType) and not _is_library_file(function.__code__.co_filename)
+
+
+def is_users_class(kind: type) -> bool:
+    """Whether a class was written by the user."""
+    if kind.__module__ in ("__main__", "builtins"):
+        return kind.__module__ == "__main__"
+    filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return filename is not None and not _is_library_file(filename)
+
+
+def is_loss(kind: type) -> bool:
+    """Whether a class is a loss: one of torch's own, one derived from those, or one that is called so."""
+    return any(base.__module__ == "torch.nn.modules.loss" for base in kind.__mro__) or kind.__name__.endswith("Loss")
+
+
+def methods_of(kind: type) -> Iterator[tuple[str, FunctionType]]:
+    """Return the plain methods that the user's own classes define, the nearest definition of each name."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        if not is_users_class(base):
+            continue
+        for name, value in vars(base).items():
+            if isinstance(value, FunctionType) and name not in seen and not name.startswith("__"):
+                seen.add(name)
+                yield name, value
+
+
+def names_used(code: CodeType) -> set[str]:
+    """Return every name that a function looks up, also in the functions inside it."""
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            names |= names_used(const)
+    return names
+
+
+def writes_outside(code: CodeType, *, is_global: bool = True) -> bool:
+    """Whether a function rebinds a name that is not its own: by `nonlocal`, or by `global` unless that is left out."""
+    for step in dis.get_instructions(code):
+        if is_global and step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            return True
+        if step.opname == "STORE_DEREF" and step.argval in code.co_freevars:
+            return True
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return any(writes_outside(const, is_global=is_global) for const in inner)

@@ -1,0 +1,150 @@
+"""Failing examples whose data set is edited by being read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import nbdebug
+from tests.examples import failing_example
+from tests.zoo.tabular import digits
+
+CHECK = "preprocessing-mutates-data"
+
+
+class InPlace(Dataset[Any]):
+    """Digits that are scaled in place whenever they are read."""
+
+    def __init__(self) -> None:
+        pixels, labels = load_digits(return_X_y=True)
+        self.pixels, self.labels = torch.tensor(pixels, dtype=torch.float32), torch.tensor(labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        row = self.pixels[index]
+        row /= 16
+        return row, self.labels[index]
+
+
+class Rows(Dataset[Any]):
+    """A table as a list of NumPy rows that a transform may write into."""
+
+    def __init__(self, transform: Any) -> None:
+        table, self.labels = load_breast_cancer(return_X_y=True)
+        self.rows = [row.astype(np.float32) for row in (table - table.mean(0)) / table.std(0)]
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        return self.transform(self.rows[index]), int(self.labels[index])
+
+
+def jittered_in_place(row: np.ndarray) -> np.ndarray:
+    """Add noise to the stored row itself: it grows with every epoch."""
+    row += 0.1 * np.random.randn(len(row)).astype(np.float32)  # noqa: NPY002
+    return row
+
+
+def jittered(row: np.ndarray) -> np.ndarray:
+    """Add noise to a copy."""
+    return row + 0.1 * np.random.randn(len(row)).astype(np.float32)  # noqa: NPY002
+
+
+def divided_by_collate(samples: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale what the data set gave, which is a view into it."""
+    for row, _ in samples:  # fixed:
+        row.div_(16)  # fixed:
+    return torch.stack([row for row, _ in samples]), torch.stack([label for _, label in samples])
+    # fixed: return torch.stack([row / 16 for row, _ in samples]), torch.stack([label for _, label in samples])
+
+
+def table_network() -> nn.Module:
+    """A classifier of tumours."""
+    return nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+@failing_example(CHECK)
+def scaled_in_place() -> dict[str, Any]:
+    """Each epoch divides by 16 once more."""
+    return {"model": nn.Linear(64, 10), "loader": DataLoader(InPlace(), 64, shuffle=True)}
+
+
+@failing_example(CHECK)
+def noise_that_adds_up() -> dict[str, Any]:
+    """The augmentation writes into the stored rows."""
+    return {"model": table_network(), "loader": DataLoader(Rows(jittered_in_place), 32, shuffle=True)}
+
+
+@failing_example(CHECK)
+def collate_that_writes() -> dict[str, Any]:
+    """TensorDataset gives views, and the collate function writes into them."""
+    pixels, labels = load_digits(return_X_y=True)
+    data = TensorDataset(torch.tensor(pixels, dtype=torch.float32), torch.tensor(labels))
+    return {"model": nn.Linear(64, 10), "loader": DataLoader(data, 64, collate_fn=divided_by_collate)}
+
+
+def report(setup: dict[str, Any]) -> nbdebug.Report:
+    """Run this check alone."""
+    return nbdebug.diagnose(**setup, checks=[CHECK], progress=False)
+
+
+def test_is_a_bug_and_leaves_the_data_alone() -> None:
+    setup = scaled_in_place()
+    before = setup["loader"].dataset.pixels.clone()
+    found = report(setup).findings[0]
+    assert found.severity == "bug"
+    assert torch.equal(setup["loader"].dataset.pixels, before)
+
+
+def test_plain_data_are_clean() -> None:
+    assert report({"model": nn.Linear(64, 10), "loader": digits()}).result(CHECK).status == "clean"
+
+
+def test_random_augmentation_is_clean() -> None:
+    setup = {"model": table_network(), "loader": DataLoader(Rows(jittered), 32, shuffle=True)}
+    assert report(setup).result(CHECK).status == "clean"
+
+
+class OwnGenerator(Rows):
+    """A data set that holds its generator, or makes a new one from the system's chance at each reading."""
+
+    def __init__(self, anew: bool) -> None:
+        super().__init__(None)
+        self.anew, self.generator = anew, np.random.default_rng(0)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        chance = np.random.default_rng() if self.anew else self.generator
+        return self.rows[index] + chance.normal(size=30).astype(np.float32), int(self.labels[index])
+
+
+def test_generators_of_its_own_are_clean() -> None:
+    for anew in (False, True):
+        setup = {"model": table_network(), "loader": DataLoader(OwnGenerator(anew), 32)}
+        assert report(setup).result(CHECK).status == "clean"
+
+
+class Cached(InPlace):
+    """A data set that fills a cache when it is read, which changes what it holds but not what it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = torch.zeros_like(self.pixels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.cache[index].any():
+            self.cache[index] = self.pixels[index] / 16
+        return self.cache[index], self.labels[index]
+
+
+def test_a_cache_is_clean() -> None:
+    setup = {"model": nn.Linear(64, 10), "loader": DataLoader(Cached(), 64)}
+    assert report(setup).result(CHECK).status == "clean"

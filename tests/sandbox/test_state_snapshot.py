@@ -1,0 +1,98 @@
+"""What touches the user's things in spite of all is seen, named, and put back where that writes no tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import nbdebug
+from nbdebug.sandbox.state_snapshot import Witness
+from tests.trust.fingerprint import difference, fingerprint
+from tests.trust.setups import adam, classify, mlp
+
+VALUES = {
+    "data": lambda m: m[0].weight.data.add_(1),
+    "in place": lambda m: m[0].weight.detach().mul_(2),
+    "numpy": lambda m: m[0].weight.detach().numpy().__setitem__(0, 9),
+    "batch statistics": lambda m: m(torch.randn(4, 6)),
+    "gradient in place": lambda m: m[3].weight.grad.add_(1),
+}
+STRUCTURE = {
+    "attribute": lambda m: setattr(m, "new", 1),
+    "hook": lambda m: m[0].register_forward_hook(lambda *_: None),
+    "flag": lambda m: m.eval(),
+    "parameter": lambda m: setattr(m[0], "weight", nn.Parameter(torch.zeros(8, 6))),
+    "submodule": lambda m: m.append(nn.ReLU()),
+    "new gradient": lambda m: m[0].weight.sum().backward(),
+    "gradient gone": lambda m: m.zero_grad(),
+}
+
+
+def model() -> nn.Sequential:
+    made = mlp(nn.BatchNorm1d(8), nn.ReLU())
+    made[3].weight.grad = torch.ones(3, 8)
+    return made
+
+
+@pytest.mark.parametrize("touch", VALUES)
+def test_values_are_named(touch: str) -> None:
+    live = model()
+    witness = Witness(live)
+    assert not witness.touched()
+    VALUES[touch](live)
+    witness.mend()
+    assert any(line.startswith("model") for line in witness.touched())
+
+
+@pytest.mark.parametrize("touch", STRUCTURE)
+def test_structure_is_put_back(touch: str) -> None:
+    live = model()
+    before, witness = fingerprint(live), Witness(live)
+    STRUCTURE[touch](live)
+    witness.mend()
+    witness.mend()
+    assert not difference(before, fingerprint(live))
+    assert witness.touched()
+
+
+def test_optimizer_state_is_seen() -> None:
+    live = model()
+    optimizer = adam(live, fused=True)
+    optimizer.step()
+    witness = Witness(live, optimizer)
+    optimizer.step()
+    assert any("exp_avg" in line for line in witness.touched())
+
+
+def test_looking_is_cheap_and_changes_nothing() -> None:
+    live = model()
+    before = fingerprint(live)
+    Witness(live).touched()
+    assert not difference(before, fingerprint(live))
+
+
+class Registry:
+    """Hides a live model behind an attribute of a class, where no copy reaches."""
+
+    models: Any = None
+
+
+def test_a_session_says_it_loudly() -> None:
+    class Reaching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = model()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            Registry.models["main"].calls.add_(1)
+            return self.body(x)
+
+    live = Reaching()
+    Registry.models = {"main": live}
+    report = nbdebug.diagnose(**classify(live), checks=["forward-fails"], progress=False)
+    assert any(note.startswith("ATTENTION") and "trial_run" in note for note in report.notes)
+    assert live.body[0].weight.grad is None
