@@ -23,7 +23,7 @@ KEPT = ("tests.zoo", "tests.examples")  # data sets of the tests are imported by
 FOR_TOOLS = re.compile(r"\s*# (noqa|type: ignore|fmt: skip)\S*.*$")
 ONE_LINE = re.compile(r'(?<=:\n) +""".*"""\n+')  # a docstring tells of the bug, not of the fixed code
 ON_RANKS = "on_two_ranks"
-MAKES_A_PATIENT = re.compile(rf"failing example|{ON_RANKS}")
+MAKES_AN_EXAMPLE = re.compile(rf"failing_(example|recording)|{ON_RANKS}")
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 
@@ -164,7 +164,7 @@ def _undecorated(node: Definition) -> Definition:
     """Return a definition without the decorators that make it a failing example."""
     bare = copy.copy(node)
     if isinstance(bare, ast.FunctionDef):
-        bare.decorator_list = [mark for mark in bare.decorator_list if not MAKES_A_PATIENT.search(ast.unparse(mark))]
+        bare.decorator_list = [mark for mark in bare.decorator_list if not MAKES_AN_EXAMPLE.search(ast.unparse(mark))]
     return bare
 
 

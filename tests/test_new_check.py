@@ -51,7 +51,7 @@ def test_what_it_writes_works(copy: Path) -> None:
     stems = ("weights_of_lead", "weights_of_gold")
     assert changed == {
         "nbdebug/engine/decision_tree/stages.py",
-        *(f"nbdebug/checks/{stem}.py" for stem in stems),
+        *(f"nbdebug/checks/passes/{stem}.py" for stem in stems),
         *(f"tests/checks/test_{stem}.py" for stem in stems),
     }
     for command in (["check"], ["format", "--check"]):
@@ -70,7 +70,7 @@ def test_what_it_writes_works(copy: Path) -> None:
     ("name", "says"),
     [
         ("dead-units", "dead-units is there already: nbdebug/checks/loss/dead_units.py"),
-        ("My Illness", "perhaps my-illness"),
+        ("My Bug", "perhaps my-bug"),
         ("ill", "two or more words"),
         ("", "two or more words"),
         ("../else-where", "small letters"),

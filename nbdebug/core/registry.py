@@ -211,7 +211,7 @@ def _source(function: Callable[..., Any], quick: bool) -> ProbeSpec:
     if not isinstance(hints.get("return"), type):
         raise TypeError(
             f"the probe {function.__name__!r} has no return annotation; annotate it with its evidence class, "
-            f"for example `def {function.__name__}(copy: nbdebug.Copy) -> MyEvidence:`"
+            f"for example `def {function.__name__}(sandbox: nbdebug.Sandbox) -> MyEvidence:`"
         )
     needs = {name: _need(function, name, hints) for name in signature.parameters}
     return ProbeSpec(function.__name__, function, needs, hints["return"], quick)

@@ -30,7 +30,7 @@ __all__ = ["HeadResponse", "LossResponse", "loss_response"]
 class HeadResponse:
     """One output of the model: what it can be, and what the loss makes of it.
 
-    `family` is how the loss reads it (see `nbdebug.copy.loss_family`); softmax-twice and sigmoid-twice are losses that
+    `family` is how the loss reads it (`experiments/loss_family.py`); softmax-twice and sigmoid-twice are losses that
     squash once more. `scale` is what the model gives: probabilities or log-probabilities over the dimensions `over`,
     or values, within `low` and `high` whatever the weights of the last layer. `floor` is the least loss that outputs
     without bounds reach on this batch, `reachable` the least within the bounds, `chance` that of equal scores.

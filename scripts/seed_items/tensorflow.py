@@ -6,7 +6,7 @@ TENSORFLOW = (
     ("T3", "Stop under a condition and evaluate expressions", "nbdebug.tap"),
     ("T4", "NaN in loss and variables: why?", "symptom:loss-is-nan check:non-finite-forward check:non-finite-backward"),
     ("T5", "Fetch any value without holding a reference to it", "nbdebug.tap"),
-    ("T6", "Run a part of the computation alone, without side effects", "nbdebug.tap nbdebug.Copy"),
+    ("T6", "Run a part of the computation alone, without side effects", "nbdebug.tap nbdebug.Sandbox"),
     ("T7", "See the inner values of the very batch that went wrong", "nbdebug.watch nbdebug.tap"),
     ("T8", "Histograms of activations, and the share of zeros", "nbdebug.show_activations check:dead-units"),
     ("T9", "Curves of training and validation loss and accuracy", "nbdebug.watch"),
