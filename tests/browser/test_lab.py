@@ -142,7 +142,10 @@ STOP_COUNTED = """async () => {
   const commands = window.jupyterapp.commands.listCommands().filter((id) => id.startsWith('nbdebug:'));
   return { connected: window.connected.length, left: left.map(({ slot }) => String(slot)), commands };
 }"""
-HEARD = "from nbdebug import announcing\nprint(nbdebug.integrations.lab.channel.is_heard(), len(announcing._listeners))"
+HEARD = """
+from nbdebug.core import announcements
+print(nbdebug.integrations.lab.channel.is_heard(), len(announcements._listeners))
+"""
 
 
 def test_nothing_stays_when_it_is_switched_off(notebook: Notebook) -> None:

@@ -89,8 +89,8 @@ if rank == 1:
 apart = examine(features, DataLoader(broken, 32, shuffle=True))
 
 meeting.ARRIVAL = 2.0
-from nbdebug.evidence import ranks_met
-ranks_met.ARRIVAL = 2.0
+from nbdebug.evidence import ranks
+ranks.ARRIVAL = 2.0
 started = time.monotonic()
 alone = examine(model, dealt()) if rank == 0 else {}
 waited = time.monotonic() - started

@@ -79,7 +79,7 @@ def test_luck_with_one_seed_is_not_enough() -> None:
     known = Registry()
     known.load = lambda *packages: known  # type: ignore[method-assign]
     known.probes, known.checks = dict(registry.load().probes), dict(registry.checks)
-    known.probes[Practice] = ProbeSpec("practice", lucky, {"twin": Need(Sandbox)}, Practice)
+    known.probes[Practice] = ProbeSpec("practice", lucky, {"sandbox": Need(Sandbox)}, Practice)
     found_before = found(hasty())
     session = nbdebug.Session(nbdebug.Setup(**hasty()), known=known)
     verification = replace(found_before, session=session).verify(0, progress=False)

@@ -48,8 +48,8 @@ def assert_runs_its_own_weights(setup: dict[str, Any]) -> None:
     before = fingerprint(live, setup["optimizer"])
     entered: list[str] = []
     names = {id(module): name for name, module in live.named_modules() if any(True for _ in module.parameters())}
-    setup = Setup(**setup)
-    sandbox = make_sandbox(setup, Control())
+    held = Setup(**setup)
+    sandbox = make_sandbox(held, Control())
     watch = nn.modules.module.register_module_forward_pre_hook(
         lambda module, args: entered.append(names[id(module)]) if id(module) in names else None
     )
@@ -61,7 +61,7 @@ def assert_runs_its_own_weights(setup: dict[str, Any]) -> None:
         second = outputs_of(sandbox)
     finally:
         watch.remove()
-    assert not entered and setup.isolation == {"a forward pass": ""}
+    assert not entered and held.isolation == {"a forward pass": ""}
     assert not torch.equal(first, second)
     assert not [line for line in difference(before, fingerprint(live, setup["optimizer"])) if "generator" not in line]
 
