@@ -50,11 +50,20 @@ def train_everything(setup: Setup) -> None:
 
 
 def _like(optimizer: Any) -> Any:
-    """Return an optimizer with its own groups over the same tensors, to be copied with the model; it never steps."""
+    """Return an optimizer with its own groups over the same tensors, to be copied with the model; it never steps.
+
+    A wrapper, such as accelerate's, hands its groups on to the optimizer inside, so that one is made anew as well.
+    """
     if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
         raise NotApplicable("only a torch.optim.Optimizer with parameter groups can be re-created")
     made = copy.copy(optimizer)
-    made.param_groups = [dict(group) for group in optimizer.param_groups]
+    inner = {name: part for name, part in vars(optimizer).items() if isinstance(part, torch.optim.Optimizer)}
+    for name, part in inner.items():
+        made.__dict__[name] = _like(part)
+    if "param_groups" in vars(optimizer):
+        made.param_groups = [dict(group) for group in optimizer.param_groups]
+    if made.param_groups is optimizer.param_groups:  # found in some other way: it must stay the user's
+        raise NotApplicable(f"the parameter groups of {type(optimizer).__name__} cannot be copied")
     return made
 
 

@@ -24,7 +24,7 @@ from nbdebug.sandbox import Sandbox, make_sandbox
 from nbdebug.sandbox.guard import guarded
 from nbdebug.setup import Setup
 from nbdebug.setup.careful_copy import careful_copy
-from tests.sandbox.wrapped_models import INPUTS, LIBRARY, MODELS, PATCHES, Net, made
+from tests.sandbox.wrapped_models import INPUTS, LIBRARY, MODELS, PATCHES, Net, made, setup_of
 from tests.trust.fingerprint import difference, fingerprint
 
 
@@ -242,3 +242,25 @@ def test_ids_in_a_memo_are_never_used_again() -> None:
     careful_copy([nn.Linear(2, 2), [1]], memo, [])
     lists = [key for key, value in memo.items() if isinstance(value, list) and any(id(v) in memo for v in value)]
     assert lists == [id(memo)]
+
+
+@pytest.mark.parametrize("check", ["unusual-optimizer", "parameters-missing-from-optimizer"])
+def test_a_fix_of_a_wrapped_optimizer_leaves_it_as_it_was(check: str) -> None:
+    """The groups of accelerate's optimizer are those of the one inside, which a fix must not reach."""
+    torch.manual_seed(0)
+    model = Net()
+    held = list(model.parameters())
+    lr = 0.0 if check == "unusual-optimizer" else 1e-2
+    optimizer = torch.optim.Adam(held if lr == 0 else held[:-2], lr)
+    setup = setup_of(model) | {"optimizer": optimizer}
+    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+    names = ("model", "optimizer", "loader")
+    setup |= dict(zip(names, accelerator.prepare(*(setup[name] for name in names)), strict=True))
+    before = fingerprint(setup["model"], setup["optimizer"])
+    groups = [(group["lr"], len(group["params"])) for group in setup["optimizer"].param_groups]
+    report = nbdebug.diagnose(**setup, checks=[check], progress=False)
+    verification = report.findings[0].verify(progress=False)
+    changed = difference(before, fingerprint(setup["model"], setup["optimizer"]))
+    assert not [line for line in changed if not line.startswith("environment") and "generator" not in line]
+    assert [(group["lr"], len(group["params"])) for group in setup["optimizer"].param_groups] == groups
+    assert verification.verdict == "verified"
