@@ -77,6 +77,8 @@ def _explained(symptom: Finding) -> Text:
 
 def _hanging(mark: str, text: Text, indent: int) -> RenderableType:
     """Keep every line of a wrapped text to the right of its mark."""
+    if not indent:
+        return text
     grid = Table.grid(padding=0)
     grid.add_column(width=indent)
     grid.add_column(overflow="fold")

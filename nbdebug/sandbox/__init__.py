@@ -22,7 +22,7 @@ from nbdebug.sandbox.repair_references import complete_optimizer, cut_loose, say
 from nbdebug.sandbox.schedules import cruise
 from nbdebug.setup import Batch, LossChoice, Setup, unwrap
 from nbdebug.setup.loss import infer_loss, main_output, own_loss, total_of
-from nbdebug.setup.rebinding import Rebinder
+from nbdebug.setup.rebinding import Rebinder, says_reached
 
 __all__ = ["Outcome", "Sandbox", "guarded", "interrupts_held", "make_sandbox"]
 
@@ -233,7 +233,7 @@ def _own(function: Any, copied: Any, rebinder: Rebinder) -> Any:
     sandbox, names = rebinder.rebound(copied if copied is not None else function)
     if names:
         label = getattr(function, "__name__", type(function).__name__)
-        rebinder.notes.append(f"{label} uses your own {', '.join(names)}; on the copy it gets the copy's.")
+        rebinder.notes.append(says_reached(label, names))
     return sandbox
 
 

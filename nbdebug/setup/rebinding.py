@@ -31,7 +31,7 @@ from nbdebug.setup.references import (
 )
 from nbdebug.setup.user_code import is_users_function, methods_of, names_used, writes_outside
 
-__all__ = ["Rebinder"]
+__all__ = ["Rebinder", "says_reached"]
 
 _DEEP = 4  # functions that call functions by their names: how far they are followed
 _COPY_AT_MOST_BYTES = 64_000_000
@@ -101,7 +101,7 @@ class Rebinder:
                 if id(sandbox) in self._needed:
                     self._overrides[kind][name] = sandbox
                 if reached:
-                    self.notes.append(_says(f"{kind.__name__}.{name}", reached))
+                    self.notes.append(says_reached(f"{kind.__name__}.{name}", reached))
         return self._overrides[kind]
 
     def _function(self, live: types.FunctionType, depth: int) -> Any:
@@ -240,8 +240,9 @@ class Rebinder:
         return sandbox
 
 
-def _says(label: str, names: list[str]) -> str:
-    return f"{label} uses your own {', '.join(names)}; on the copy it gets the copy's."
+def says_reached(label: str, names: list[str]) -> str:
+    """Return the note that a function refers to live objects, for which experiments give it copies."""
+    return f"{label} refers to {' and '.join(names)} outside of its arguments; experiments give it copies of these."
 
 
 def _keeps_count(function: types.FunctionType) -> bool:

@@ -152,6 +152,6 @@ def test_overrides_only_where_needed() -> None:
     notes: list[str] = []
     assert rebinder().overrides(Plain) == {}
     overrides = rebinder(notes).overrides(Reaching)
-    assert set(overrides) == {"forward"} and "Reaching.forward uses your own LIVE" in notes[0]
+    assert set(overrides) == {"forward"} and "Reaching.forward refers to LIVE" in notes[0]
     module = Reaching()
     assert torch.equal(overrides["forward"](module, torch.ones(1, 2)), TWIN(torch.ones(1, 2)))
