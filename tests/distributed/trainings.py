@@ -61,6 +61,7 @@ def watched(
     """Train under watch on this process; rank 0 records what all have to say."""
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     with nbdebug.watch(model, optimizer) as live:
+        dist.barrier()  # without averaging nothing else keeps one rank from ending before the other has begun
         for epoch in range(epochs):
             if isinstance(loader.sampler, DistributedSampler):
                 loader.sampler.set_epoch(epoch)
