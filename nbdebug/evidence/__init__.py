@@ -44,6 +44,7 @@ INDEX: dict[str, dict[str, str]] = {
         "UpdateRatios": "short_run",
         "Pace": "short_run",
         "Practice": "training_run",
+        "LearningGate": "learning_gate",
     },
     "What does the user's own training loop do?": {
         "Loop": "training_loop",

@@ -116,7 +116,7 @@ REMEDIES = (
 )
 
 
-@check(explains=("loss-metric-disagree",))
+@check(explains=("loss-metric-disagree",), basis="statistic")
 def class_imbalance(
     sweep: LoaderSweep,
     weighting: ClassWeighting | None,

@@ -57,7 +57,7 @@ def _error(sandbox: Sandbox, batch: Batch) -> str:
     return ""
 
 
-@check(explains=("forward-fails", "batchnorm-misused", "cannot-overfit-batch", "train-eval-gap"))
+@check(basis="statistic", explains=("forward-fails", "batchnorm-misused", "cannot-overfit-batch", "train-eval-gap"))
 def extreme_batch_size(
     sweep: LoaderSweep,
     lone: LoneSample,
@@ -89,8 +89,11 @@ def extreme_batch_size(
     elif _last_is_alone(sweep, order) and lone.fails and lone.runs_on_two:
         yield _finding(
             f"The last batch of an epoch has one sample, and the model fails on it: {lone.fails}.",
-            lone.normalizer or "loader", "bug", 1, sweep,
-        )  # fmt: skip
+            lone.normalizer or "loader",
+            "bug",
+            1,
+            sweep,
+        )
     if sweep.total is not None and sweep.total >= least and size > share * sweep.total:
         yield _finding(
             f"One batch contains {size} of {sweep.total} samples (steps per epoch: {-(-sweep.total // size)}).",

@@ -249,7 +249,7 @@ MASK = Remedy("Mask the padding positions.", "mask = tokens != 0  # attention, p
 IGNORE = Remedy("Ignore padding in the loss.", "nn.CrossEntropyLoss(ignore_index=pad_id)")
 
 
-@check(explains=("worse-than-baseline", "cannot-overfit-batch", "loss-metric-disagree"))
+@check(basis="statistic", explains=("worse-than-baseline", "cannot-overfit-batch", "loss-metric-disagree"))
 def padding_dominates(
     padding: PaddingTrial,
     *,
@@ -274,10 +274,13 @@ def padding_dominates(
     grave: Severity = "suspect" if padding.share >= share else "note"
     if padding.in_loss is not None and padding.in_loss > max(0.5 * padding.share, 0.05):
         yield _finding(
-            padding, grave, share, IGNORE,
+            padding,
+            grave,
+            share,
+            IGNORE,
             f"{padding.in_loss:.0%} of the loss gradient comes from padding, which fills {padding.share:.0%} of "
             f"`{padding.name}`",
-        )  # fmt: skip
+        )
     elif padding.influence is not None and padding.influence > max(influence, noises * padding.noise):
         yield _finding(
             padding, grave if padding.at_end else "note", influence, MASK,

@@ -99,7 +99,10 @@ def _end(sandbox: Sandbox, batch: Batch, factor: float) -> float:
     return losses[-1] / losses[0] if losses[0] else math.nan
 
 
-@check(explains=("learning-rate-too-high", "exploding-gradients", "cannot-overfit-batch", "update-ratio-off"))
+@check(
+    basis="statistic",
+    explains=("learning-rate-too-high", "exploding-gradients", "cannot-overfit-batch", "update-ratio-off"),
+)
 def loss_sums_over_batch(
     scaling: BatchScaling,
     *,

@@ -218,7 +218,7 @@ def _into(call: Call) -> int:
     return int(given.shape[1] if kernels and given.dim() >= 3 else given.shape[-1])
 
 
-@check(explains=("cannot-overfit-batch", "worse-than-baseline"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "worse-than-baseline"))
 def missing_nonlinearity(linearity: Linearity) -> Iterator[Finding]:
     """The whole network is one affine map, regardless of its depth.
 

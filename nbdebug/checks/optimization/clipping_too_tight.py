@@ -16,7 +16,7 @@ __all__ = ["clipping_too_tight"]
 LEARNED, EARLY = 0.9, 100  # of the initial loss, and the steps that it may take to fall that far
 
 
-@check(explains=("cannot-overfit-batch", "loss-flat", "update-ratio-off"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "loss-flat", "update-ratio-off"))
 def clipping_too_tight(
     clipping: Clipping,
     course: LossCourse | None,

@@ -149,7 +149,7 @@ CONSEQUENCES = (  # of a training whose weights do not move, or move up
 )
 
 
-@check(explains=("cannot-overfit-batch",))
+@check(basis="statistic", explains=("cannot-overfit-batch",))
 def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
     """An optimizer setting is outside the range that is known to train networks.
 

@@ -154,7 +154,7 @@ def _last_batch(setup: Setup) -> int | None:
 LAST_BATCH, MOMENTUM = "drop-last-batch", "norm-momentum"  # patches that only fit one kind of misuse
 
 
-@check(explains=("train-eval-gap", "cannot-overfit-batch"))
+@check(basis="statistic", explains=("train-eval-gap", "cannot-overfit-batch"))
 def batchnorm_misused(
     norms: Norms,
     *,

@@ -147,7 +147,10 @@ def _where_lost(recordings: list[Recording]) -> Place | None:
     return place_at(events[alive + 1][0]) if 0 <= alive + 1 < len(events) else None
 
 
-@check(explains=("inputs-ignored", "cannot-overfit-batch", "model-ignores-inputs", "worse-than-baseline", "dead-units"))
+@check(
+    basis="statistic",
+    explains=("inputs-ignored", "cannot-overfit-batch", "model-ignores-inputs", "worse-than-baseline", "dead-units"),
+)
 def outputs_identical(outputs: OutputResponse, *, response: float = 1e-6) -> Iterator[Finding]:  # float32 resolution
     """The model gives the same output for every input.
 
