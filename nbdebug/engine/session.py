@@ -262,11 +262,13 @@ class Session:
 def _signed(finding: Any, spec: CheckSpec) -> Finding:
     if not isinstance(finding, Finding):
         raise TypeError(f"the check {spec.id!r} yielded {type(finding).__name__}; it must yield nbdebug.Finding")
-    unproven = spec.basis == "statistic" and finding.severity == "bug"  # a bug once its fix rescues the training
+    stands = finding.is_contradiction or spec.basis == "contradiction"
+    unproven = finding.severity == "bug" and not stands  # a bug once its fix rescues the training
     return replace(
         finding,
         check=spec.id,
         severity="suspect" if unproven else finding.severity,
+        is_contradiction=stands,
         explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))),
     )
 

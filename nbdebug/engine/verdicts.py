@@ -31,8 +31,10 @@ FAILS = "training-fails"
 def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
     """Judge the alarms of a whole run by how the training comes out; return whether that could be told."""
     gate = session.known(LearningGate)
-    if gate is None or gate.verdict == "unknown":
+    if gate is None:
         return False
+    if gate.verdict == "unknown" and gate.measure != "held-out loss":
+        return False  # nobody learns it: the data, the model and the loss are all suspects
     if gate.verdict != "fails":
         _calm(session, gate)
         return True
@@ -46,15 +48,19 @@ def _calm(session: Session, gate: LearningGate) -> None:
     """Make every statistic that looks odd a note, because the training learns all the same."""
     calmed = 0
     for result in session.journal.results:
-        if session.registry.checks[result.check].basis == "statistic" and any(f.is_alarm for f in result.findings):
+        odd = [f for f in result.findings if f.is_alarm and not f.is_contradiction]
+        if odd:
             calmed += 1
-            session.journal.write(result.with_findings(tuple(replace(f, severity="note") for f in result.findings)))
+            kept = (replace(f, severity="note") if f in odd else f for f in result.findings)
+            session.journal.write(result.with_findings(tuple(kept)))
     if calmed:
         session.journal.note(f"{says_learning(gate)}, so what only looks odd is a note ({calmed} checks).")
 
 
 def says_learning(gate: LearningGate) -> str:
-    """Return what the gate saw of a training that learns, without a full stop."""
+    """Return what the gate saw of a training that does not fail, without a full stop."""
+    if gate.verdict == "unknown":
+        return "No metric fits your outputs and targets, and no recipe lowers the held-out loss further than yours"
     if gate.measure == "held-out loss":
         return f"Your training learns: the held-out loss falls from {gate.chance:.3g} to {gate.patient_value:.3g}"
     return (
@@ -103,7 +109,7 @@ def _write(session: Session, gate: LearningGate, found: Differential, order: Seq
     cause = found.cause
     for check, result in results.items():
         if any(f.is_alarm for f in result.findings) and (cause is None or check != cause.exchange.check):
-            kept = tuple(_judged(session, f, found) for f in result.findings)
+            kept = tuple(_judged(f, found) for f in result.findings)
             session.journal.write(result.with_findings(kept))
     if cause is not None:
         name = cause.exchange.check
@@ -117,9 +123,9 @@ def _write(session: Session, gate: LearningGate, found: Differential, order: Seq
     session.journal.note(_summary(gate, found))
 
 
-def _judged(session: Session, finding: Finding, found: Differential) -> Finding:
+def _judged(finding: Finding, found: Differential) -> Finding:
     """Return an alarm that is not the cause: a refuted statistic is a note, an untried one a suspect."""
-    if not finding.is_alarm or session.registry.checks[finding.check].basis != "statistic":
+    if not finding.is_alarm or finding.is_contradiction:
         return finding
     if found.refutes(finding.check) and found.cause is not None:
         return replace(finding, severity="note", told_apart="Its fix on a copy does not rescue the training.")

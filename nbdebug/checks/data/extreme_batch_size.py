@@ -112,6 +112,7 @@ def _finding(says: str, where: str, severity: Severity, size: int, sweep: Loader
         says,
         where=where,
         severity=severity,
+        is_contradiction=severity == "bug",  # the model fails on such a batch
         evidence={"batch size": size, "samples": sweep.total, "threshold": 1, "source": "37 reasons, 11"},
         remedies=(
             Remedy(

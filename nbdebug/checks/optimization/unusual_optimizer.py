@@ -223,6 +223,7 @@ def _no_rate(optimizer: OptimizerFacts, off: Sequence[GroupRate]) -> Finding:
         f"The learning rate of {optimizer.name} is {worst.now:g}{all_groups} and {raised}: "
         f"{_effect(worst, 'the weights')}.",
         where="optimizer" if len(off) > 1 else f"optimizer.param_groups[{off[0].index}]",
+        is_contradiction=True,
         evidence=_rate_evidence(off),
         remedies=(
             Remedy(
