@@ -21,7 +21,7 @@ from nbdebug.experiments.source_lines import line_of
 from nbdebug.sandbox.copying import copy_together
 from nbdebug.sandbox.guard import guarded
 from nbdebug.setup.nested import map_leaves
-from nbdebug.setup.user_code import is_loss
+from nbdebug.setup.user_code import is_loss, user_code
 
 __all__ = ["explain_error"]
 
@@ -119,20 +119,16 @@ def _devices(kind: str, scene: Scene) -> str:
 
 def _found(stage: str, kind: str, error: str, scene: Scene) -> dict[str, Any]:
     """Find out more by trying parts of the pass on copies; what cannot be found is left out."""
-    try:
+    with user_code():
         if stage == "backward":
             return about_backward(kind, error, scene)
         if stage == "code" and kind == "nan":
             return about_nonfinite(scene)
         call = scene.loss or scene.innermost
-        if call is None or kind in ("device", "memory", "device-assert"):
-            return {}
-        live = tuple(call.tensors) + ((call.function,) if isinstance(call.function, nn.Module) else ())
-        return guarded(lambda: _tried(stage, call, error), live, Control())
-    except NbdebugError:
-        raise
-    except Exception:
-        return {}
+        if call is not None and kind not in ("device", "memory", "device-assert"):
+            live = tuple(call.tensors) + ((call.function,) if isinstance(call.function, nn.Module) else ())
+            return guarded(lambda: _tried(stage, call, error), live, Control())
+    return {}
 
 
 def _tried(stage: str, call: Call, error: str) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from torch import nn
 
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.experiments.kept_state import from_one_state
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["LoneSample", "extreme_batch_size", "lone_sample"]
 
@@ -47,14 +47,9 @@ def lone_sample(sandbox: Sandbox) -> LoneSample:
 
 
 def _error(sandbox: Sandbox, batch: Batch) -> str:
-    try:
-        with from_one_state(sandbox.model):
-            sandbox.run(batch)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    with user_code() as tried, from_one_state(sandbox.model):
+        sandbox.run(batch)
+    return tried.failure
 
 
 @check(explains=("forward-fails", "batchnorm-misused", "cannot-overfit-batch", "train-eval-gap"))
