@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Sampler
 
+from nbdebug.core.torch_compat import has_communication_hook
 from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.setup import Feed, Setup, unwrap
 from nbdebug.setup.nested import leaves
@@ -92,7 +93,7 @@ def _kept_by_ddp(model: nn.Module) -> set[int]:
 
 def averages_itself(model: nn.Module) -> bool:
     """Whether a communication hook of the user's decides what is averaged, and when: local SGD lets weights drift."""
-    return any(getattr(wrapper, "_comm_hooks", ()) for wrapper in _wrappers(model))
+    return any(has_communication_hook(wrapper) for wrapper in _wrappers(model))
 
 
 def sends_buffers(model: nn.Module) -> bool:

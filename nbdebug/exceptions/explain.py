@@ -9,6 +9,7 @@ from torch import nn
 
 from nbdebug.checks.passes.forward_fails import forward_fails
 from nbdebug.core.control import Control
+from nbdebug.core.torch_compat import module_hooks
 from nbdebug.errors import BadInput, NbdebugError, plainly
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.exceptions.backward import about_backward
@@ -150,7 +151,7 @@ def _copied(nest: Any) -> Any:
 def _silence(module: nn.Module) -> None:
     """Take the user's hooks off the copy: they may count or write what they see."""
     for part in module.modules():
-        for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks):
+        for hooks in module_hooks(part):
             hooks.clear()
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torch import nn
-
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
+from nbdebug.core.torch_compat import BatchNorm
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.experiments.kept_state import from_one_state
@@ -37,9 +36,7 @@ def lone_sample(sandbox: Sandbox) -> LoneSample:
     sandbox.ready_to_train()
     batch = sandbox.batch()
     norms = [
-        path
-        for path, module in sandbox.model.named_modules()
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training
+        path for path, module in sandbox.model.named_modules() if isinstance(module, BatchNorm) and module.training
     ]
     one = _error(sandbox, batch.head(1))
     two = _error(sandbox, batch.head(2)) if batch.size > 1 else ""

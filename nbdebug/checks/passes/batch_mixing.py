@@ -10,6 +10,7 @@ import torch
 from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
+from nbdebug.core.torch_compat import BatchNorm
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
@@ -221,7 +222,7 @@ def _only_adds(
 def _uses_batch_statistics(sandbox: Sandbox, place: Place | None) -> bool:
     """Whether the place is a batch normalization that was told to keep no statistics of its own."""
     module = dict(sandbox.model.named_modules()).get(place.path) if place is not None and not place.before else None
-    return isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.track_running_stats
+    return isinstance(module, BatchNorm) and not module.track_running_stats
 
 
 @probe

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
+from nbdebug.core.torch_compat import TorchDispatchMode
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
