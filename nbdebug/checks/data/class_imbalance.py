@@ -127,6 +127,7 @@ def class_imbalance(
     alpha: float = 0.01,  # probability of a false alarm, over all classes
     weighted: float = 1.5,  # ratio of gradients above which the loss favors the rare class
     eased: float = 0.5,  # relative gradient of an easy sample, below which the loss counts as a focal loss
+    least: int = 50,  # samples; our choice
 ) -> Iterator[Finding]:
     """Some classes are far rarer than others, and neither the loss nor the sampler compensates.
 
@@ -140,7 +141,7 @@ def class_imbalance(
     What to try: weight the loss by inverse class frequency, or oversample rare classes; evaluate with a metric that
     treats classes equally, such as balanced accuracy or the F1 score.
     """
-    sweep.require(50)
+    sweep.require(least)
     known = sweep.class_labels()
     if not known:
         raise NotApplicable("the targets are not one class per sample")

@@ -35,6 +35,7 @@ def constant_inputs(
     *,
     blank_share: float = 0.05,  # 5 % of the data without information is worth reporting
     least: int = 16,  # fewer samples can be equal by coincidence
+    p_value: float = 1e-3,  # of blank samples that share a target by chance; our choice
 ) -> Iterator[Finding]:
     """Inputs are identical for every sample, or a sample has the same value everywhere.
 
@@ -55,7 +56,7 @@ def constant_inputs(
         elif part.constant_columns and len(part.shape) == 1 and part.width > 1:
             yield _columns(part, sweep)
     if varying and sweep.blank.mean() > blank_share:
-        yield from _blank_samples(sweep, blank_share)
+        yield from _blank_samples(sweep, blank_share, p_value)
 
 
 def _same_everywhere(part: PartFacts, sweep: LoaderSweep, alone: bool) -> Finding:
@@ -81,13 +82,13 @@ def _columns(part: PartFacts, sweep: LoaderSweep) -> Finding:
     )
 
 
-def _blank_samples(sweep: LoaderSweep, blank_share: float) -> Iterator[Finding]:
+def _blank_samples(sweep: LoaderSweep, blank_share: float, p_value: float) -> Iterator[Finding]:
     share, which = float(sweep.blank.mean()), sweep.indices[sweep.blank]
     targets = {name: np.unique(labels[sweep.blank]) for name, labels in sweep.labels.items()}
     contradictory = [
         name
         for name, found in targets.items()
-        if len(found) > 1 and not _share_a_target(sweep.labels[name], sweep.blank)
+        if len(found) > 1 and not _share_a_target(sweep.labels[name], sweep.blank, p_value)
     ]
     yield Finding(
         f"{int(sweep.blank.sum())} of {sweep.seen} samples have the same value everywhere"
@@ -100,7 +101,7 @@ def _blank_samples(sweep: LoaderSweep, blank_share: float) -> Iterator[Finding]:
     )
 
 
-def _share_a_target(labels: np.ndarray, blank: np.ndarray, p: float = 1e-3) -> bool:
+def _share_a_target(labels: np.ndarray, blank: np.ndarray, p: float) -> bool:
     """Return whether most constant samples share one target, and more of them than by chance.
 
     A text that repeats one word is such a sample, and not a loading error.

@@ -158,8 +158,12 @@ def destructive_augmentation(
     augmentation: Augmentation,
     *,
     times_chance: float = 2.5,  # heuristic: almost chance level
-    p_value: float = 0.001,
+    surely: float = 0.6,  # of `times_chance`: a bug; our choice
+    p_value: float = 0.001,  # of a binomial test against chance; our choice
     kept: float = 0.15,  # heuristic: fraction of what simple models predict on clean samples
+    sorted_kept: float = 3.0,  # times `kept`, of values in order of size: what they say is hardly lost; our choice
+    predictable: float = 0.4,  # from chance to perfect, on clean samples: less is no ground to compare; our choice
+    least: int = 8,  # samples; our choice: with fewer, chance level is high
 ) -> Iterator[Finding]:
     """Augmentation destroys the information in the samples.
 
@@ -173,19 +177,19 @@ def destructive_augmentation(
     What to try: display a batch as the network receives it; weaken noise, crops, erasing and color changes one by one;
     train once without augmentation.
     """
-    if augmentation.samples < 8:
+    if augmentation.samples < least:
         raise NotApplicable(f"only {augmentation.samples} samples: too few to compare with chance level")
     if augmentation.p > p_value or augmentation.upper < times_chance * augmentation.chance:
         above = augmentation.recognized / augmentation.chance
         yield _finding(
             f"Only {augmentation.recognized:.1%} of {augmentation.samples * augmentation.readings} augmented versions "
             f"can be matched to their sample among {augmentation.samples} (chance level {augmentation.chance:.1%}).",
-            "bug" if above < 0.6 * times_chance else "suspect",
+            "bug" if above < surely * times_chance else "suspect",
             augmentation,
             p_value,
             Bars(("identified", "chance level"), (augmentation.recognized, augmentation.chance)),
         )
-    elif _class_is_lost(augmentation, kept):
+    elif _class_is_lost(augmentation, kept, sorted_kept, predictable):
         clean = augmentation.clean_gain or 0.0
         yield _finding(
             f"Simple models close {clean:.0%} of the gap between chance and perfect accuracy on clean samples, but "
@@ -197,11 +201,11 @@ def destructive_augmentation(
         )
 
 
-def _class_is_lost(augmentation: Augmentation, kept: float) -> bool:
+def _class_is_lost(augmentation: Augmentation, kept: float, sorted_kept: float, predictable: float) -> bool:
     clean = augmentation.clean_gain
-    if clean is None or clean < 0.4:
+    if clean is None or clean < predictable:
         return False
-    return augmentation.gain < kept * clean and augmentation.sorted_gain < 3 * kept * clean
+    return augmentation.gain < kept * clean and augmentation.sorted_gain < sorted_kept * kept * clean
 
 
 def _finding(says: str, severity: Severity, augmentation: Augmentation, limit: float, exhibit: Bars) -> Finding:

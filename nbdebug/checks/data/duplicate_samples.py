@@ -22,6 +22,10 @@ def duplicate_samples(
     copies: float = 0.1,  # one copy per ten samples: enough to bias training
     pairs: int = 5,  # equal pairs; the estimate is unreliable with fewer
     apart: int = 4,  # minimum number of values in which distinct samples usually differ
+    unique: float = 0.8,  # of the values of a column: then equal samples are no coincidence; our choice
+    even: float = 1.5,  # largest over smallest class with the copies, …
+    uneven: float = 2.0,  # … and without them: rare classes are oversampled on purpose; both our choice
+    least: int = 32,  # samples; our choice
 ) -> Iterator[Finding]:
     """The dataset contains many duplicate samples.
 
@@ -36,20 +40,20 @@ def duplicate_samples(
     What to try: drop duplicates before splitting. To oversample rare classes, use a weighted sampler instead, and split
     first.
     """
-    sweep.require(32)
+    sweep.require(least)
     if sweep.keys is None:
         raise NotApplicable("the inputs are not tensors with one row per sample")
     _, first = np.unique(sweep.indices, return_index=True)
     keys = sweep.keys[first]
     values, counts = np.unique(keys, return_counts=True)
     equal = int((counts * (counts - 1) // 2).sum())
-    if equal == 0 or len(values) == 1 or not _beyond_chance(sweep, apart):
+    if equal == 0 or len(values) == 1 or not _beyond_chance(sweep, apart, unique):
         return
     total = sweep.total if sweep.total is not None and sweep.way == "random" else len(keys)
     each = equal / (len(keys) * (len(keys) - 1) / 2) * (total - 1)
     repeated = int((counts > 1).sum())
     doubled = sweep.indices[first][np.isin(keys, values[counts > 1])]
-    is_suspicious = each >= copies and equal >= pairs and not _is_oversampling(sweep, first, keys)
+    is_suspicious = each >= copies and equal >= pairs and not _is_oversampling(sweep, first, keys, even, uneven)
     yield Finding(
         f"{repeated} samples occur more than once in {sweep.says} (copies per sample in the whole dataset: about "
         f"{each:.2g}).",
@@ -67,18 +71,18 @@ def duplicate_samples(
     )
 
 
-def _beyond_chance(sweep: LoaderSweep, apart: int) -> bool:
+def _beyond_chance(sweep: LoaderSweep, apart: int, unique: float) -> bool:
     """Return whether distinct samples differ so much that equal ones are no coincidence."""
-    return any(_is_distinctive(part, apart) for part in sweep.inputs if len(part.rows) >= 16)
+    return any(_is_distinctive(part, apart, unique) for part in sweep.inputs if len(part.rows) >= 16)
 
 
-def _is_distinctive(part: PartFacts, apart: int) -> bool:
+def _is_distinctive(part: PartFacts, apart: int, unique: float) -> bool:
     rows, counts = np.unique(part.rows, axis=0, return_counts=True)
     if len(rows) < 8:
         return False
     order = np.argsort(counts <= 1, kind="stable")[:256]  # repeated rows first: they are the ones to test
     rows, repeated = rows[order], counts[order] > 1
-    if part.is_float and max(len(np.unique(column)) for column in rows.T) > 0.8 * len(rows):
+    if part.is_float and max(len(np.unique(column)) for column in rows.T) > unique * len(rows):
         return True  # a column that is almost always unique
     differ = (rows[:, None, :] != rows[None, :, :]).sum(2)
     np.fill_diagonal(differ, rows.shape[1] + 1)
@@ -86,12 +90,12 @@ def _is_distinctive(part: PartFacts, apart: int) -> bool:
     return bool(np.quantile(nearest[repeated] if repeated.any() else nearest, 0.25) >= apart)
 
 
-def _is_oversampling(sweep: LoaderSweep, first: np.ndarray, keys: np.ndarray) -> bool:
+def _is_oversampling(sweep: LoaderSweep, first: np.ndarray, keys: np.ndarray, even: float, uneven: float) -> bool:
     """Return whether the duplicates balance the classes."""
     for labels in sweep.class_labels().values():
         _, once = np.unique(keys, return_index=True)
         before = np.unique(labels[first], return_counts=True)[1]
         after = np.unique(labels[first][once], return_counts=True)[1]
-        if len(before) > 1 and before.max() < 1.5 * before.min() and after.max() > 2 * after.min():
+        if len(before) > 1 and before.max() < even * before.min() and after.max() > uneven * after.min():
             return True
     return False

@@ -187,7 +187,7 @@ def labels_unrelated_to_inputs(
     own: OwnRelation | None,
     *,
     p_value: float = 0.01,  # at 120 samples a correlation of 0.24 reaches it
-    samples: int = 120,
+    samples: int = 120,  # our choice: fewer give a note only
     surely: float = 0.003,  # for the validation data; 2,000 permutations and three models can reach 0.0015
 ) -> Iterator[Finding]:
     """The labels look unrelated to the inputs; they may be shuffled or misaligned.

@@ -24,6 +24,7 @@ def misread_image_layout(
     gain: float = 0.7,  # the other layout is smoother by a third at least …
     wins: float = 0.9,  # … in nine images out of ten
     smooth: float = 0.9,  # neighbors are correlated along a spatial dimension; channels are not ordered
+    even: float = 2.0,  # roughness of height over width, either way; our choice
 ) -> Iterator[Finding]:
     """Height, width and channels of the images are in the wrong order.
 
@@ -43,16 +44,16 @@ def misread_image_layout(
     for layer, layout in looked:
         if layout.other and layout.gain < gain and layout.wins > wins:
             yield _reshaped(layer, layout, gain)
-        elif _is_channel_last(layout, smooth, wins):
+        elif _is_channel_last(layout, smooth, wins, even):
             yield _channel_last(layer, layout, smooth)
 
 
-def _is_channel_last(layout: ImageLayout, smooth: float, wins: float) -> bool:
+def _is_channel_last(layout: ImageLayout, smooth: float, wins: float, even: float) -> bool:
     """Return whether dims 1 and 2 look spatial while the last dim is small enough for channels."""
     first, second, last = layout.shape
     alike = max(layout.smooth[:2]) < smooth and min(layout.ordered[:2]) > wins
-    even = 0.5 < layout.smooth[0] / max(layout.smooth[1], 1e-9) < 2
-    return last <= 4 and min(first, second) >= 8 and max(first, second) <= 4 * min(first, second) and alike and even
+    is_even = 1 / even < layout.smooth[0] / max(layout.smooth[1], 1e-9) < even
+    return last <= 4 and min(first, second) >= 8 and max(first, second) <= 4 * min(first, second) and alike and is_even
 
 
 def _channel_last(layer: FirstLayer, layout: ImageLayout, smooth: float) -> Finding:

@@ -23,6 +23,7 @@ def noisy_labels(
     noise: float = 0.05,  # fraction of wrong labels; public benchmarks have 3.4 % on average (Northcutt et al., 2021)
     gain: float = 0.3,  # from chance (0) to perfect (1): a task that simple models hardly predict cannot be judged
     flat: float = 0.7,  # error rate of the most confident third over all; overlapping classes give far less than 1
+    alpha: float = 0.001,  # of the lower confidence bound of the errors where it is surest; our choice
     samples: int = 100,  # with fewer the confidence bound below is never reached
 ) -> Iterator[Finding]:
     """Many labels appear to be wrong.
@@ -44,7 +45,7 @@ def noisy_labels(
     wrong = simple.predicted != simple.labels
     confident = np.argsort(-simple.sure, kind="stable")[: len(wrong) // 3]
     errors, count = int(wrong[confident].sum()), len(confident)
-    lower_bound = float(beta.ppf(0.001, errors, count - errors + 1)) if errors else 0.0
+    lower_bound = float(beta.ppf(alpha, errors, count - errors + 1)) if errors else 0.0
     if simple.gain < gain or lower_bound < noise or errors / count < flat * wrong.mean():
         return
     yield _finding(simple, wrong, errors / count, noise)

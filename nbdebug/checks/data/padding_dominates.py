@@ -251,6 +251,8 @@ def padding_dominates(
     most: float = 0.8,  # of all positions: batching by length would save most of the compute
     influence: float = 0.2,  # of the predictions' standard deviation; exactly 0 where padding is masked
     noises: float = 3.0,  # times the difference between two runs of the identical input, for models random in eval mode
+    in_loss: float = 0.5,  # of an even share of the gradient; our choice, exactly 0 where the loss ignores padding
+    in_loss_least: float = 0.05,  # of the gradient at the outputs, however little is padding; our choice
 ) -> Iterator[Finding]:
     """Much of the input is padding, and the model or the loss treats it as data.
 
@@ -266,7 +268,7 @@ def padding_dominates(
     loss, and batch sequences of similar length.
     """
     grave: Severity = "suspect" if padding.share >= share else "note"
-    if padding.in_loss is not None and padding.in_loss > max(0.5 * padding.share, 0.05):
+    if padding.in_loss is not None and padding.in_loss > max(in_loss * padding.share, in_loss_least):
         yield _finding(
             padding,
             grave,

@@ -18,8 +18,9 @@ KEEP = Patch("keep-every-sample")
 def samples_dropped(
     order: EpochOrder,
     *,
-    dropped: float = 0.1,  # of the dataset, by dropping the last batch
-    unseen: float = 0.5,  # of the dataset, by a sampler that never draws it
+    dropped: float = 0.1,  # of the dataset, by dropping the last batch; our choice
+    unseen: float = 0.5,  # of the dataset, by a sampler that never draws it; our choice
+    moves_on: float = 1.05,  # distinct samples of two epochs over those of one: others come later; our choice
 ) -> Iterator[Finding]:
     """A large part of the dataset is never drawn.
 
@@ -47,9 +48,9 @@ def samples_dropped(
         return
     covered = order.distinct_in_two + order.elsewhere
     replacement = order.drawn > order.distinct  # sampling with replacement: a second epoch may draw more
-    moves_on = order.distinct_in_two > (order.distinct if replacement else 1.05 * order.distinct)
+    draws_others = order.distinct_in_two > (order.distinct if replacement else moves_on * order.distinct)
     missing = order.total - min(covered, order.total)
-    if missing > dropped * order.total and not moves_on:
+    if missing > dropped * order.total and not draws_others:
         grave = missing > unseen * order.total
         yield _finding(
             order, missing, "suspect" if grave else "note", unseen,

@@ -20,7 +20,8 @@ def single_class_batches(
     sweep: LoaderSweep,
     *,
     p: float = 1e-4,  # probability of this many with shuffled samples
-    share: float = 0.1,  # fraction of batches
+    share: float = 0.1,  # fraction of batches; our choice
+    least: int = 32,  # samples; our choice
 ) -> Iterator[Finding]:
     """Many batches contain a single class.
 
@@ -32,7 +33,7 @@ def single_class_batches(
 
     What to try: shuffle the samples, not the batches; check the batch sampler and how files are grouped.
     """
-    sweep.require(32)
+    sweep.require(least)
     known = sweep.class_labels()
     if not known:
         raise NotApplicable("the targets are not one class label per sample")

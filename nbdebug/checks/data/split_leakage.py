@@ -198,8 +198,9 @@ def split_leakage(
     splits: Splits,
     *,
     share: float = 0.01,  # of the split; public image datasets have about as many duplicates (3 % in CIFAR-10)
-    near_share: float = 0.05,
-    p_value: float = 1e-4,
+    surely: float = 5.0,  # times `share`: a bug; our choice
+    near_share: float = 0.05,  # of the split; our choice
+    p_value: float = 1e-4,  # of Fisher's exact test against copies within the training data; our choice
 ) -> Iterator[Finding]:
     """Training samples are in the validation or test set as well.
 
@@ -214,7 +215,7 @@ def split_leakage(
     person, document or recording where several samples come from one.
     """
     for pair in splits.pairs:
-        found = _by_index(pair) or _by_content(pair, share, p_value) or _by_distance(pair, near_share, p_value)
+        found = _by_index(pair) or _by_content(pair, share, surely, p_value) or _by_distance(pair, near_share, p_value)
         if found is not None:
             yield found
 
@@ -229,7 +230,7 @@ def _by_index(pair: SplitPair) -> Finding | None:
     return _finding(pair, says, "bug", pair.shared, pair.shared_of, 0.0)
 
 
-def _by_content(pair: SplitPair, share: float, p_value: float) -> Finding | None:
+def _by_content(pair: SplitPair, share: float, surely: float, p_value: float) -> Finding | None:
     if not pair.exact:
         return None
     p = _more_often(pair.exact, pair.compared, pair.inner, pair.inner_compared)
@@ -241,7 +242,7 @@ def _by_content(pair: SplitPair, share: float, p_value: float) -> Finding | None
         f"{counted} of {pair.compared} samples in `{pair.name}` are exact copies of training samples (compared with "
         f"{_of(pair)}), for example {_list(pair.examples)}."
     )
-    severity = "note" if not alarm else "bug" if counted >= 5 * share * pair.compared else "suspect"
+    severity = "note" if not alarm else "bug" if counted >= surely * share * pair.compared else "suspect"
     return _finding(pair, says, severity, counted, pair.compared, p)
 
 

@@ -231,6 +231,15 @@ def split_shift(
     scale_ratio: float = 3.0,  # normalizing images divides by 0.2 to 0.3; augmentation changes the scale by less
     auc: float = 0.95,  # of a random forest that tells the splits apart; 0.5 is chance
     label_distance: float = 0.8,  # total variation, 0 to 1; balanced training sets against natural ones stay below
+    label_note: float = 0.25,  # total variation from which on it is worth a note; our choice
+    unseen: float = 0.1,  # share of the split with labels that training lacks; our choice
+    auc_note: float = 0.75,  # AUC from which on it is worth a note; our choice
+    p_value: float = 1e-6,  # of AUC and labels by chance; our choice
+    correlation: float = 0.9,  # of the values of both splits, where one factor explains the difference; our choice
+    scaled: float = 0.2,  # of the columns, which that factor moves; our choice
+    target_shift: float = 2.0,  # times `mean_shift`, for targets; our choice
+    columns: float = 0.1,  # of more than 100 columns, that have moved; our choice
+    random_columns: float = 0.5,  # of the columns, where samples are augmented at random; our choice
 ) -> Iterator[Finding]:
     """The validation or test data are preprocessed differently, or come from another distribution.
 
@@ -246,19 +255,24 @@ def split_shift(
     """
     classifier = first is None or first.task.kind in ("classification", "binary")
     for pair in shifts.pairs:
-        found = _scaled(pair, scale_ratio) or _swapped(pair) or _moved(pair, mean_shift, scale_ratio)
-        found = found or _told_apart(pair, auc)
+        found = _scaled(pair, scale_ratio, correlation, scaled) or _swapped(pair)
+        share = random_columns if pair.random else columns
+        found = found or _moved(pair, mean_shift, scale_ratio, share)
+        if not found and not pair.random and pair.auc_p <= p_value:
+            found = _told_apart(pair, auc, auc_note)
         if found is not None:
             yield found
-        yield from _labels(pair, label_distance, classifier)
-        yield from _targets(pair, 2 * mean_shift, scale_ratio)
+        if pair.label_distance is not None and pair.label_p <= p_value and pair.label_distance >= label_note:
+            far = classifier and (pair.label_distance >= label_distance or pair.unseen_share >= unseen)
+            yield _labels(pair, label_distance, "suspect" if far else "note")
+        yield from _targets(pair, target_shift * mean_shift, scale_ratio)
 
 
-def _scaled(pair: Shift, limit: float) -> Finding | None:
+def _scaled(pair: Shift, limit: float, least: float, share: float) -> Finding | None:
     """Report an input whose values are all scaled by one factor: one split misses a preprocessing step."""
     for name, scale, correlation in pair.slopes:
         moved = [c for c, _, _ in pair.moved if c.startswith(name)]
-        if correlation > 0.9 and not 1 / limit < scale < limit and len(moved) >= 0.2 * pair.columns:
+        if correlation > least and not 1 / limit < scale < limit and len(moved) >= share * pair.columns:
             factor = scale if scale > 1 else 1 / scale
             word = "larger" if scale > 1 else "smaller"
             says = f"The values of `{name}` are {factor:.3g} times {word} in `{pair.name}` than in the training data."
@@ -273,14 +287,14 @@ def _swapped(pair: Shift) -> Finding | None:
     return _finding(pair, says, "suspect", 1.0, 1.0)
 
 
-def _moved(pair: Shift, mean_shift: float, scale_ratio: float) -> Finding | None:
+def _moved(pair: Shift, mean_shift: float, scale_ratio: float, share: float) -> Finding | None:
     """Report columns with a large shift; with augmented training data, half of them must be shifted."""
     gross = [
         (name, difference, ratio)
         for name, difference, ratio in pair.moved
         if abs(difference) > mean_shift or not 1 / scale_ratio < ratio < scale_ratio
     ]
-    few = 0.5 * pair.columns if pair.random else 0.1 * pair.columns if pair.columns > 100 else 1
+    few = share * pair.columns if pair.random or pair.columns > 100 else 1
     if len(gross) < few:
         return None
     name, difference, ratio = gross[0]
@@ -291,8 +305,8 @@ def _moved(pair: Shift, mean_shift: float, scale_ratio: float) -> Finding | None
     return _finding(pair, says, "suspect", max(abs(difference), abs(math.log(max(ratio, 1e-9)))), mean_shift, gross)
 
 
-def _told_apart(pair: Shift, limit: float) -> Finding | None:
-    if pair.random or pair.auc_p > 1e-6 or pair.auc < limit - 0.2:
+def _told_apart(pair: Shift, limit: float, note: float) -> Finding | None:
+    if pair.auc < min(note, limit):
         return None
     severity: Severity = "suspect" if pair.auc >= limit else "note"
     says = (
@@ -302,19 +316,16 @@ def _told_apart(pair: Shift, limit: float) -> Finding | None:
     return _finding(pair, says, severity, pair.auc, limit)
 
 
-def _labels(pair: Shift, limit: float, classifier: bool) -> Iterator[Finding]:
-    if pair.label_distance is None or pair.label_p > 1e-6 or pair.label_distance < 0.25:
-        return
-    far = classifier and (pair.label_distance >= limit or pair.unseen_share >= 0.1)
+def _labels(pair: Shift, limit: float, severity: Severity) -> Finding:
     unseen = f"; {', '.join(pair.unseen[:5])} never occur in the training samples read" if pair.unseen else ""
     says = (
         f"The label distribution of `{pair.name}` differs from the training data (total variation distance "
         f"{pair.label_distance:.2f}{unseen})."
     )
-    yield Finding(
+    return Finding(
         says,
         where=pair.name,
-        severity="suspect" if far else "note",
+        severity=severity,
         evidence={"distance": pair.label_distance, "p": pair.label_p, "threshold": limit, "source": "chi-square test"},
         remedies=(Remedy("Shuffle before the split, and stratify by label.", "train_test_split(x, y, stratify=y)"),),
         exhibit=Table(("label", "training", pair.name), pair.label_table, "Label frequencies"),

@@ -198,8 +198,10 @@ def _is_same(column: np.ndarray, other: np.ndarray) -> bool:
 def target_leaks_into_inputs(
     leak: ColumnLeak,
     *,
-    alone: float = 0.98,  # score of one column, from chance (0) to perfect (1)
-    gap: float = 0.1,  # by which the other columns together must score lower
+    alone: float = 0.98,  # score of one column, from chance (0) to perfect (1); our choice
+    gap: float = 0.1,  # by which the other columns together must score lower; our choice
+    others: float = 0.1,  # score of the other columns together: less is hardly a table to learn from; our choice
+    others_p: float = 1e-4,  # of such a score by chance; our choice
 ) -> Iterator[Finding]:
     """One input column predicts the target almost alone, far better than all others together.
 
@@ -214,7 +216,7 @@ def target_leaks_into_inputs(
     """
     if leak.others is None or leak.alone < alone or (leak.others > leak.alone - gap and not leak.exact):
         return
-    carries = leak.others > 0.1 and leak.others_p < 1e-4  # a real table: other columns are predictive as well
+    carries = leak.others > others and leak.others_p < others_p  # a real table: other columns are predictive as well
     severity: Severity = "note" if not carries else "bug" if leak.exact else "suspect"
     names = ", ".join(f"`{name}`" for name in leak.columns[:3]) + (
         f" and {len(leak.columns) - 3} more" if len(leak.columns) > 3 else ""

@@ -145,6 +145,7 @@ def truncated_inputs(
     *,
     blank: float = 0.5,  # fraction of samples that are all zero
     bell: float = 0.6,  # the integers between -1 and 1 hold 68 % of a normal distribution
+    least: int = 16,  # samples; our choice
 ) -> Iterator[Finding]:
     """Input values were truncated by an integer dtype or an integer division.
 
@@ -158,7 +159,7 @@ def truncated_inputs(
     What to try: convert to float before scaling, `x.float() / 255`, and look for `.long()`, `.int()`, `astype(int)`,
     `//` and for arrays created with an integer dtype.
     """
-    sweep.require(16)
+    sweep.require(least)
     known = {part.name: part for part in stored.parts} if stored is not None else {}
     for part in sweep.inputs:
         loss = known.get(part.name)

@@ -37,6 +37,8 @@ def unnormalized_inputs(
     large: float = 15.0,  # pixels in [0, 16] still train well; those in [0, 255] have a magnitude of about 100
     small: float = 0.005,  # an image divided by 255 twice has a magnitude of 0.002
     share: float = 0.25,  # fraction of the features; a single column is reported by feature-scales-differ
+    drive: float = 3.0,  # of what the weights make of it: those scaled for such inputs give about 1; our choice
+    nowhere: float = 10.0,  # times `small`, the largest value of inputs that are too small; our choice
 ) -> Iterator[Finding]:
     """The inputs of the first layer are far too large or far too small.
 
@@ -56,9 +58,9 @@ def unnormalized_inputs(
     for layer in first.layers:
         many = (layer.size > large).mean() > share and ((layer.size > large).sum() > 1 or layer.features == 1)
         filled = float(np.median(layer.filled[layer.filled > 0])) if layer.high > layer.low else 1.0
-        if many and layer.drive > 3:  # weights scaled for such inputs give outputs near unit scale
+        if many and layer.drive > drive:
             yield _finding(layer, "large", float(np.median(layer.size[layer.size > large])), large)
-        elif filled < small and max(-layer.low, layer.high) < 10 * small:
+        elif filled < small and max(-layer.low, layer.high) < nowhere * small:
             yield _finding(layer, "small", filled, small)
 
 

@@ -118,6 +118,9 @@ def unscaled_targets(
     *,
     large: float = 30.0,  # outputs start near unit scale, and a step of Adam moves them by hundredths
     small: float = 1e-3,  # targets with a smaller range than this are dominated by the initial outputs
+    margin: float = 0.25,  # of the range of best outputs, by which the mean may lie outside of it; our choice
+    narrow: float = 0.02,  # standard deviation of the outputs over that range; our choice
+    wide: float = 100.0,  # the same, for targets that are too small; our choice
 ) -> Iterator[Finding]:
     """The targets are on a very different scale from the outputs.
 
@@ -132,14 +135,13 @@ def unscaled_targets(
     predict the logarithm of positive targets; or initialize the output bias with the mean.
     """
     size = max(abs(reach.lowest), abs(reach.highest))
-    margin = reach.spread / 4
     low, high = sorted((reach.lowest, reach.highest))
-    inside = low - margin <= reach.mean <= high + margin
+    inside = low - margin * reach.spread <= reach.mean <= high + margin * reach.spread
     if size > large and not inside:
         says = f"the mean output is {reach.mean:.3g} but the loss is minimal at {reach.best:.3g}"
-    elif reach.spread / 2 > large and abs(reach.mean) < large and reach.std < 0.02 * reach.spread:
+    elif reach.spread / 2 > large and abs(reach.mean) < large and reach.std < narrow * reach.spread:
         says = f"the outputs have a standard deviation of {reach.std:.3g} instead of about {reach.spread / 2:.3g}"
-    elif 0 < reach.spread < small and reach.std > 100 * reach.spread:
+    elif 0 < reach.spread < small and reach.std > wide * reach.spread:
         says = f"the outputs have a standard deviation of {reach.std:.3g} instead of about {reach.spread / 2:.1g}"
     else:
         return

@@ -41,6 +41,10 @@ def unshuffled_loader(
     *,
     p: float = 1e-6,  # so small that a thousand runs on shuffled data give no false alarm
     excess: float = 0.2,  # by which neighbors agree more often than by chance
+    edges: float = 0.2,  # of the way from chance to 1, across batches: less is a sampler of single classes; our choice
+    correlation: float = 0.3,  # of the ranks of neighbors, where targets are numbers and drift in time; our choice
+    ordered: float = 0.9,  # correlation of ranks and places from which on numbers are sorted; our choice
+    least: int = 32,  # samples; our choice
 ) -> Iterator[Finding]:
     """The training samples are sorted by label, or always in the same order.
 
@@ -53,17 +57,19 @@ def unshuffled_loader(
 
     What to try: `shuffle=True` in the training loader; for a stream, a shuffle buffer, or a shuffled list of files.
     """
-    sweep.require(32)
+    sweep.require(least)
     if sweep.ordered.complete and len(sweep.ordered.sizes) == 1:
         raise NotApplicable("all samples are in one batch, so their order does not matter")
     found = False
     for name, labels in sweep.ordered.labels.items():
         kinds = sweep.class_labels().get(name)
-        agreement = _classes(labels, kinds, sweep.ordered.sizes) if kinds is not None else _numbers(labels)
+        agreement = (
+            _classes(labels, kinds, sweep.ordered.sizes, edges) if kinds is not None else _numbers(labels, correlation)
+        )
         if agreement is None or agreement[2] > p or agreement[0] - agreement[1] < excess:
             continue
         found = True
-        in_time = kinds is None and not _is_sorted(labels)
+        in_time = kinds is None and not _is_sorted(labels, ordered)
         finding = _finding(name, labels, agreement, p, numbers=kinds is None, note=in_time)
         yield replace(finding, remedies=(SHUFFLE_STREAM,)) if sweep.way == "first" else finding
     if not found and order is not None and order.same_order and order.drawn > (order.batch_size or order.drawn):
@@ -77,7 +83,9 @@ def unshuffled_loader(
         )
 
 
-def _classes(labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...]) -> tuple[float, float, float] | None:
+def _classes(
+    labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...], excess: float
+) -> tuple[float, float, float] | None:
     """Return how often neighbors agree, how often they would by chance, and the p-value."""
     share = np.unique(everywhere, return_counts=True)[1] / len(everywhere)
     chance = float((share**2).sum())
@@ -85,24 +93,24 @@ def _classes(labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...])
     edges = np.cumsum(sizes[:-1]) - 1
     if len(share) < 2 or len(same) < 32:
         return None
-    if len(edges) >= 5 and same[edges].mean() < chance + 0.2 * (1 - chance):
+    if len(edges) >= 5 and same[edges].mean() < chance + excess * (1 - chance):
         return None  # single-class batches in random order: reported by single-class-batches
     return float(same.mean()), chance, _upper_tail(float(same.mean()), chance, len(same))
 
 
-def _numbers(labels: np.ndarray) -> tuple[float, float, float] | None:
+def _numbers(labels: np.ndarray, usual: float) -> tuple[float, float, float] | None:
     """Return the rank autocorrelation at lag 1, its tolerance, and the p-value."""
     if len(labels) < 32 or labels.std() == 0 or not np.isfinite(labels).all():
         return None
     ranks = np.argsort(np.argsort(labels)).astype(float)
     r = float(np.corrcoef(ranks[1:], ranks[:-1])[0, 1])
-    return max(r, 0.0), 0.3, math.erfc(max(r, 0.0) * math.sqrt(len(labels)) / math.sqrt(2)) / 2
+    return max(r, 0.0), usual, math.erfc(max(r, 0.0) * math.sqrt(len(labels)) / math.sqrt(2)) / 2
 
 
-def _is_sorted(labels: np.ndarray) -> bool:
+def _is_sorted(labels: np.ndarray, least: float) -> bool:
     """Return whether the numbers are sorted; those that go up and down may be a time series."""
     ranks = np.argsort(np.argsort(labels))
-    return abs(float(np.corrcoef(ranks, np.arange(len(labels)))[0, 1])) > 0.9
+    return abs(float(np.corrcoef(ranks, np.arange(len(labels)))[0, 1])) > least
 
 
 def _upper_tail(rate: float, chance: float, count: int) -> float:

@@ -40,6 +40,7 @@ def clamped_output(
     response: LossResponse,
     *,
     unreachable: float = 0.02,  # share of targets; a few outliers beyond a physical bound are legitimate
+    surely: float = 2.0,  # times `unreachable`: a bug; our choice
     shortfall: float = 0.1,  # of the gap between chance level and a perfect loss; tanh before two classes gives 0.18
     clipped: float = 0.1,  # share of outputs exactly at the bound; an untrained ReLU gives 0.5
     one_sided: float = 0.9,  # of the outputs; a ReLU gives 1, one followed by pooling far less
@@ -61,7 +62,7 @@ def clamped_output(
     for head in heads:
         if head.family in ("squared", "distance"):
             if head.unreachable > unreachable and (head.is_compared or head.family == "squared"):
-                yield _out_of_range(response, head, unreachable)
+                yield _out_of_range(response, head, unreachable, surely)
         elif head.family in SCORES and _is_bounded(head) and head.shortfall > shortfall:
             yield _bounded_logits(response, head, shortfall)
         elif head.low == 0 and head.clipped > clipped and head.one_sided > one_sided and _limits_loss(head, shortfall):
@@ -78,13 +79,13 @@ def _limits_loss(head: HeadResponse, shortfall: float) -> bool:
     return head.family in CLIPPED or (head.family == "logistic" and not head.over and head.shortfall > shortfall)
 
 
-def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float) -> Finding:
+def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float, surely: float) -> Finding:
     return Finding(
         f"{head.unreachable:.0%} of the targets are out of range: `{head.place}` ({head.module}) can only output "
         f"{head.low:.3g} to {head.high:.3g}, but the targets range from {head.wanted_low:.3g} to "
         f"{head.wanted_high:.3g}.",
         where=head.place,
-        severity="bug" if head.unreachable > 2 * unreachable and not response.assumed else "suspect",
+        severity="bug" if head.unreachable > surely * unreachable and not response.assumed else "suspect",
         evidence={
             "lowest possible output": head.low,
             "highest possible output": head.high,

@@ -148,7 +148,9 @@ def excessive_dropout(
     dropped: DropoutShares,
     *,
     share: float = 0.78,  # p of 0.8 and more; Srivastava et al. 2014 use 0.2 for inputs and 0.5 for hidden layers
-    nearly_all: float = 0.93,
+    nearly_all: float = 0.93,  # p of 0.95 and more, with the error of counting: a bug; our choice
+    sigmas: float = 3.0,  # the share is counted: three standard errors; our choice
+    slack: float = 0.03,  # below `share`, within which that error may reach; our choice
 ) -> Iterator[Finding]:
     """Dropout zeroes almost all values of a layer in training mode.
 
@@ -162,7 +164,7 @@ def excessive_dropout(
     """
     told: set[str] = set()
     for place in dropped.places:
-        sure = place.share >= share and place.share - 3 * place.error > share - 0.03
+        sure = place.share >= share and place.share - sigmas * place.error > share - slack
         if not sure or not place.is_source or place.path in told:
             continue
         told.add(place.path)  # once, however often the module is called

@@ -116,6 +116,13 @@ def excessive_weight_decay(
     *,
     lost: float = 0.25,  # of the loss reduction without decay
     dominance: float = 3.0,  # decay over gradient in one step, where training is too slow to compare losses
+    untrained: float = 0.5,  # of the chance-level loss: what starts lower is trained; our choice
+    slow: float = 0.05,  # of the first loss, gained without decay: less cannot be compared; our choice
+    rises: float = 0.05,  # of the chance-level loss, where the model is trained; our choice
+    surely: float = 2.0,  # times `lost`: a bug; our choice
+    partly: float = 0.4,  # of `lost` is enough where the next two hold as well; our choice
+    times: float = 3.0,  # the loss without decay; our choice
+    in_step: float = 0.5,  # decay over gradient in one step; our choice
 ) -> Iterator[Finding]:
     """Weight decay shrinks the weights faster than the gradient can grow them.
 
@@ -137,17 +144,17 @@ def excessive_weight_decay(
         raise NotApplicable("the loss is not finite without weight decay either")
     start = race.without[0]
     chance = first.chance_loss if first is not None and first.chance_loss is not None else start
-    fresh = (weights is None or weights.fresh) and start > 0.5 * chance
+    fresh = (weights is None or weights.fresh) and start > untrained * chance
     gained = start - undecayed
-    if gained < 0.05 * abs(start):  # too slow to compare losses: trained models and tiny learning rates
+    if gained < slow * abs(start):  # too slow to compare losses: trained models and tiny learning rates
         if fresh and race.dominance > dominance:
             yield _finding(race, dominance, "suspect")
         return
     shortfall = (decayed - undecayed) / gained
-    dominated = shortfall > 0.4 * lost and decayed > 3 * undecayed > 0 and race.dominance > 0.5
-    harmed = (shortfall > lost or dominated) and (fresh or decayed > start + 0.05 * abs(chance))
+    dominated = shortfall > partly * lost and decayed > times * undecayed > 0 and race.dominance > in_step
+    harmed = (shortfall > lost or dominated) and (fresh or decayed > start + rises * abs(chance))
     if harmed or not math.isfinite(decayed):
-        yield _finding(race, lost, "suspect" if shortfall < 2 * lost else "bug")
+        yield _finding(race, lost, "suspect" if shortfall < surely * lost else "bug")
 
 
 def _finding(race: DecayRace, threshold: float, severity: Severity) -> Finding:

@@ -18,7 +18,8 @@ SOURCE = "37 reasons, 23: a frozen layer in the middle is rarely intended, a fro
 def frozen_parameters(
     reach: GradientReach,
     *,
-    adapter_layers: int = 3,  # fewer frozen layers than this are not a pattern
+    adapter_layers: int = 3,  # fewer frozen layers than this are not a pattern; our choice
+    frozen_share: float = 0.5,  # of the values of all weights, beside adapters; LoRA and its like train far less
 ) -> Iterator[Finding]:
     """Parameters are frozen (requires_grad=False) where that is rarely intended.
 
@@ -42,7 +43,11 @@ def frozen_parameters(
         raise NotApplicable("no call of a layer with weights was observed")
     fed = [p for p in weights if not p.requires_grad and p.fed_by_trained]
     between = [p for p in fed if not p.beside_trained]
-    if between and not _has_adapters(fed, weights, adapter_layers) and not _is_frozen_critic(between, weights):
+    if (
+        between
+        and not _has_adapters(fed, weights, adapter_layers, frozen_share)
+        and not _is_frozen_critic(between, weights)
+    ):
         owners = list(dict.fromkeys(p.owner for p in between))
         yield _finding(
             between,
@@ -57,10 +62,10 @@ def frozen_parameters(
     yield _finding(frozen, "note", frozen[0].owner, says)
 
 
-def _has_adapters(fed: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int) -> bool:
+def _has_adapters(fed: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int, share: float) -> bool:
     """Return whether several frozen layers hold most of the values, as with adapters trained between them."""
     values = sum(p.size for p in weights if not p.requires_grad)
-    return len(fed) >= layers and 2 * values >= sum(p.size for p in weights)
+    return len(fed) >= layers and values >= share * sum(p.size for p in weights)
 
 
 def _is_frozen_critic(between: Sequence[ParameterReach], weights: Sequence[ParameterReach]) -> bool:

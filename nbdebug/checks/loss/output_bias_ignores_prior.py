@@ -19,6 +19,7 @@ def output_bias_ignores_prior(
     *,
     gap: float = 0.2,  # of the chance-level loss; less than that is learned within a few steps
     fewest: int = 5,  # samples per class; fewer give no reliable frequencies
+    left: float = 0.5,  # of what the bias could save, still to be saved in the initial loss; our choice
 ) -> Iterator[Finding]:
     """The output bias ignores the class frequencies or the target mean.
 
@@ -36,7 +37,7 @@ def output_bias_ignores_prior(
     for first in initial.guesses:
         saved = first.guess - first.constant - first.luck
         judged = first.guess > 0 and not first.is_constant and first.rows >= fewest * first.classes
-        if judged and saved > gap * first.guess and first.loss > first.constant + 0.5 * saved:
+        if judged and saved > gap * first.guess and first.loss > first.constant + left * saved:
             yield Finding(
                 f"The initial loss is {first.loss:.3g}, but a constant prediction reaches {first.constant:.3g}: the "
                 f"output bias of `{first.place}` could start there.",

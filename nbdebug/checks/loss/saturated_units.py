@@ -20,7 +20,8 @@ def saturated_units(
     activity: UnitActivity,
     *,
     share: float = 0.5,  # SageMaker Debugger: more than half of a layer
-    least_units: int = 4,
+    least_units: int = 4,  # our choice: half of two units says little
+    nearly_all: float = 0.8,  # of a layer: a bug; our choice
 ) -> Iterator[Finding]:
     """Most units of a layer with a bounded activation are saturated.
 
@@ -41,16 +42,16 @@ def saturated_units(
         raise NotApplicable(why)
     for layer in bounded:
         if layer.units >= least_units and layer.saturated > share * layer.units:
-            yield _finding(layer, bounded, share)
+            yield _finding(layer, bounded, share, nearly_all)
 
 
-def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float) -> Finding:
+def _finding(layer: UnitFacts, bounded: Sequence[UnitFacts], share: float, nearly_all: float) -> Finding:
     return Finding(
         f"{layer.saturated} of {layer.units} units in `{layer.path}` are saturated (activation: {layer.activation}): "
         f"its inputs lie between {layer.low:.3g} and {layer.high:.3g}, and {layer.flat:.0%} have a near-zero "
         "derivative.",
         where=layer.path,
-        severity="bug" if layer.saturated > 0.8 * layer.units else "suspect",
+        severity="bug" if layer.saturated > nearly_all * layer.units else "suspect",
         evidence={
             "saturated": layer.saturated,
             "units": layer.units,

@@ -136,6 +136,8 @@ def symmetric_initialization(
     weights: InitialWeights | None,
     *,
     distinct: float = 0.5,  # fraction of distinct units below which a layer is effectively narrower
+    grown: float = 1.5,  # times the distinct units at the start: becoming distinct, however slowly, is fine; our choice
+    least_units: int = 4,  # of the layer that is named; our choice
 ) -> Iterator[Finding]:
     """The units of a layer start with identical weights, so they compute and learn the same.
 
@@ -153,14 +155,13 @@ def symmetric_initialization(
         layer
         for layer in symmetry.layers
         if layer.distinct_after <= max(1, distinct * layer.units)
-        and layer.distinct_after
-        <= max(2, 1.5 * layer.distinct_before)  # units that become distinct, however slowly, are fine
+        and layer.distinct_after <= max(2, grown * layer.distinct_before)
     ]
     if stuck:
         yield _finding(stuck, "bug", f"still {stuck[0].distinct_after} after {symmetry.steps} steps")
         return
     slow = [la for la in symmetry.layers if not la.is_zero and la.distinct_before == 1 and la.path not in heads]
-    if slow and slow[0].units >= 4:
+    if slow and slow[0].units >= least_units:
         yield _finding(slow, "suspect", f"{slow[0].distinct_after} after {symmetry.steps} steps")
 
 

@@ -13,12 +13,16 @@ from nbdebug.evidence.parameter_parts import parts_of
 
 __all__ = ["untrained_parameters"]
 
-ZEROS = 200  # training steps: a zero gradient behind a zero-initialized weight may become nonzero later
 SOURCE = "37 reasons, 23: a parameter without a gradient cannot learn"
 
 
 @check(explains=("cannot-overfit-batch",))
-def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> Iterator[Finding]:  # rounding is below
+def untrained_parameters(
+    reach: GradientReach,
+    *,
+    influence: float = 1e-6,  # relative change of the output; float32 rounding is below
+    zeros: int = 200,  # steps; our choice: a zero gradient behind a zero-initialized weight may become nonzero later
+) -> Iterator[Finding]:
     """Trainable parameters receive no gradient.
 
     nbdebug runs several batches forward and backward, checks the gradient of every parameter with `requires_grad`, and
@@ -38,7 +42,7 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
     if len(missing) == len(reach.trainable) and reach.output_has_gradient:
         raise NotApplicable("the loss sends no gradient at all, although the outputs are differentiable")
     if reach.is_watched:
-        yield from _in_training(missing, reach)
+        yield from _in_training(missing, reach, zeros)
         return
     matter = {p.name for p in missing if (p.influence or 0.0) > influence}
     known = {p.name: p for p in missing}
@@ -58,7 +62,7 @@ def untrained_parameters(reach: GradientReach, *, influence: float = 1e-6) -> It
         yield _unused(path, [known[name] for name in names], reach)
 
 
-def _in_training(missing: Sequence[ParameterReach], reach: GradientReach) -> Iterator[Finding]:
+def _in_training(missing: Sequence[ParameterReach], reach: GradientReach, zeros: int) -> Iterator[Finding]:
     names = [p.name for p in missing]
     known = {p.name: p for p in missing}
     for path, own in parts_of(names, [p.name for p in reach.parameters if p.name not in known]).items():
@@ -72,7 +76,7 @@ def _in_training(missing: Sequence[ParameterReach], reach: GradientReach) -> Ite
         yield Finding(
             f"The optimizer holds {_count(group)}, but the gradient was {kind} in all {reach.batches} steps, {how}.",
             where=path,
-            severity="suspect" if taking_part and (cut or reach.batches >= ZEROS) else "note",
+            severity="suspect" if taking_part and (cut or reach.batches >= zeros) else "note",
             evidence={
                 "parameters": own,
                 "steps": reach.batches,

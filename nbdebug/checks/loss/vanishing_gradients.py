@@ -21,8 +21,10 @@ def vanishing_gradients(
     *,
     ratio: float = 1e-5,  # first layer over last; below it not even Adam trained an MLP on digits
     with_updates: float = 1e-3,  # AutoTrainer's ratio, where the updates of the first layers shrink as much
+    factor: float = 0.6,  # per layer; our choice between 1 and 0.25, the largest derivative of a sigmoid
     order: float = 0.8,  # rank correlation with depth: a trend
     largest: float = 0.6,  # fraction of the total change due to one layer: a trend, not a single layer
+    layers: int = 4,  # our choice: one order of three layers in three is a perfect trend, of four one in twelve
 ) -> Iterator[Finding]:
     """The gradient shrinks from layer to layer in the backward pass and vanishes in the first layers.
 
@@ -36,12 +38,12 @@ def vanishing_gradients(
     initialization that matches the activation (He, Glorot), or fewer layers.
     """
     trend = flow.gradient
-    if trend is None or trend.layers < 4:
-        raise NotApplicable("a trend over depth needs at least four layers with weights")
+    if trend is None or trend.layers < layers:
+        raise NotApplicable(f"a trend over depth needs at least {layers} layers with weights")
     first, last = flow.layers[0], flow.layers[-1]
     lag = first.update / last.update if last.update > 0 else 1.0
     harmed = lag < with_updates and trend.ratio < with_updates
-    if trend.order > -order or trend.largest > largest or trend.factor > 0.6 or not (trend.ratio < ratio or harmed):
+    if trend.order > -order or trend.largest > largest or trend.factor > factor or not (trend.ratio < ratio or harmed):
         return
     severity: Severity = "bug" if trend.ratio < ratio else "suspect"
     yield _finding(flow, trend, lag, ratio if trend.ratio < ratio else with_updates, severity)

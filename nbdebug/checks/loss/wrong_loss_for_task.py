@@ -36,6 +36,7 @@ def wrong_loss_for_task(
     *,
     many_hot: float = 0.1,  # fraction of rows with no or several labels; below that it may be label noise
     most_classes: int = 20,  # integers with more distinct values are counts or years, not classes
+    fewest_classes: int = 4,  # three may be below, between and above, which are ordered; our choice
     evenness: float = 0.3,  # rarest class over the mean; counts and ratings have rare values at both ends
     order_p: float = 0.05,  # if neighboring classes are similar they are ordered, and regression may be intended
 ) -> Iterator[Finding]:
@@ -55,7 +56,7 @@ def wrong_loss_for_task(
         if head.family == "constant":
             yield _constant(response, head)
             continue
-        said = _judge(head, many_hot, most_classes, evenness, order_p)
+        said = _judge(head, many_hot, (fewest_classes, most_classes), evenness, order_p)
         if said is not None:
             says, severity, remedy = said
             yield _found(response, head, says, severity, remedy)
@@ -66,7 +67,7 @@ def wrong_loss_for_task(
 Said = tuple[str, Severity, Remedy]
 
 
-def _judge(head: HeadResponse, many_hot: float, most: int, evenness: float, order_p: float) -> Said | None:
+def _judge(head: HeadResponse, many_hot: float, count: tuple[int, int], evenness: float, order_p: float) -> Said | None:
     target = head.target
     if target is None:
         return None
@@ -80,7 +81,7 @@ def _judge(head: HeadResponse, many_hot: float, most: int, evenness: float, orde
         says = f"is a binary loss, but the targets range from {target.low:.3g} to {target.high:.3g}"
         return says, "bug", CROSS_ENTROPY if target.integral else SQUARED
     if head.family in ("squared", "distance") and _as_many(head):
-        return _distance_of(head, target, most, evenness, order_p)
+        return _distance_of(head, target, count, evenness, order_p)
     return None
 
 
@@ -108,7 +109,9 @@ def _softmax_of(target: TargetKind, many_hot: float) -> Said | None:
     return None
 
 
-def _distance_of(head: HeadResponse, target: TargetKind, most: int, evenness: float, order_p: float) -> Said | None:
+def _distance_of(
+    head: HeadResponse, target: TargetKind, count: tuple[int, int], evenness: float, order_p: float
+) -> Said | None:
     if target.one_hot == 1 and not head.over and not head.is_unit_interval:
         return "is a regression loss on one-hot targets; cross-entropy works better", "note", CROSS_ENTROPY
     numbered = target.integral and target.low == 0 and target.high == target.distinct - 1
@@ -117,7 +120,7 @@ def _distance_of(head: HeadResponse, target: TargetKind, most: int, evenness: fl
     if target.distinct == 2 and not head.is_unit_interval:
         return "is a regression loss on 0/1 targets; binary cross-entropy works better", "note", BINARY
     nominal = target.order_p is not None and target.order_p > order_p
-    if 3 < target.distinct <= most and nominal and target.evenness > evenness:
+    if count[0] <= target.distinct <= count[1] and nominal and target.evenness > evenness:
         says = f"is a regression loss on class indices 0 to {target.high:.0f}, but neighboring classes are not similar"
         return says, "suspect", CROSS_ENTROPY
     return None

@@ -13,8 +13,6 @@ from nbdebug.evidence.training_loop import Clipping
 
 __all__ = ["clipping_too_tight"]
 
-LEARNED, EARLY = 0.9, 100  # of the initial loss, and the steps that it may take to fall that far
-
 
 @check(basis="statistic", explains=("cannot-overfit-batch", "loss-flat", "update-ratio-off"))
 def clipping_too_tight(
@@ -22,6 +20,10 @@ def clipping_too_tight(
     course: LossCourse | None,
     *,
     kept: float = 1e-3,  # max_norm=1.0 usually keeps more than 1 %
+    learned: float = 0.9,  # of the initial loss, where the gradients are only scaled; our choice
+    early: int = 100,  # steps that the loss may take to fall that far; our choice
+    even: float = 1.01,  # largest over smallest share kept: one factor for all steps; our choice
+    varied: float = 1.05,  # largest over smallest norm: clipping would not keep one share of these; our choice
 ) -> Iterator[Finding]:
     """Gradient clipping removes almost all of every gradient.
 
@@ -38,8 +40,8 @@ def clipping_too_tight(
     if not pairs:
         raise NotApplicable("no optimizer step with a gradient was observed")
     shares = sorted(used / raw for raw, used in pairs)
-    is_learning = course is not None and (course.count < EARLY or course.now < LEARNED * course.start)
-    if shares[-1] < kept and not (is_learning and _is_scaling(pairs)):
+    is_learning = course is not None and (course.count < early or course.now < learned * course.start)
+    if shares[-1] < kept and not (is_learning and _is_scaling(pairs, even, varied)):
         raw, used = pairs[-1]
         yield Finding(
             f"Clipping reduces every gradient to at most {shares[-1]:.1e} of its norm before the optimizer step (last "
@@ -58,8 +60,8 @@ def clipping_too_tight(
         )
 
 
-def _is_scaling(pairs: Sequence[tuple[float, float]]) -> bool:
+def _is_scaling(pairs: Sequence[tuple[float, float]], even: float, varied: float) -> bool:
     """Return whether every gradient was multiplied by the same factor, whatever its norm."""
     shares = [used / raw for raw, used in pairs]
     norms = [raw for raw, _ in pairs]
-    return max(shares) < 1.01 * min(shares) and max(norms) > 1.05 * min(norms)
+    return max(shares) < even * min(shares) and max(norms) > varied * min(norms)

@@ -13,8 +13,11 @@ __all__ = ["graph_kept_alive"]
 
 @check
 def graph_kept_alive(
-    loop: LoopFacts, *, spare: int = 2
-) -> Iterator[Finding]:  # the newest graph and the previous one are normal
+    loop: LoopFacts,
+    *,
+    spare: int = 2,  # the newest graph and the previous one are normal
+    temporary: float = 0.8,  # of the graphs of some steps, freed later; our choice: some may have been freed before
+) -> Iterator[Finding]:
     """The training step keeps the graphs of old batches alive, so memory grows with every step.
 
     nbdebug tags the autograd graph of each call of your training step, or of each step of a loop that it watches, and
@@ -28,7 +31,7 @@ def graph_kept_alive(
     loop.require()
     count = loop.count if loop.graphs_over is None else loop.graphs_over
     is_temporary = count < loop.count
-    if loop.graphs_alive >= (0.8 * count if is_temporary else count - 1) and loop.graphs_alive > spare:
+    if loop.graphs_alive >= (temporary * count if is_temporary else count - 1) and loop.graphs_alive > spare:
         yield Finding(
             f"After {count} {loop.unit}, {loop.graphs_alive} of their autograd graphs "
             + ("were still alive; they were freed later." if is_temporary else "are still alive."),

@@ -18,7 +18,11 @@ __all__ = ["learning_rate_too_high"]
     basis="statistic",
     explains=("cannot-overfit-batch", "non-finite-loss", "loss-diverges", "loss-spikes", "predictions-unstable"),
 )
-def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
+def learning_rate_too_high(
+    trials: RateTrials,
+    *,
+    better: float = 2.0,  # times the loss reduction at the rate in use; our choice
+) -> Iterator[Finding]:
     """The learning rate is too high: training fails with it and works with a lower one.
 
     nbdebug trains copies on the same small batch at your learning rate and, where that fails, at lower ones.
@@ -28,7 +32,7 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
     What to try: use the learning rate that worked here; a schedule with warmup can raise it if needed.
     """
     own = trials.own
-    lower = [curve for curve in trials.trials if curve.learning_rate < trials.rate and _much_better(curve, own)]
+    lower = [curve for curve in trials.trials if curve.learning_rate < trials.rate and _much_better(curve, own, better)]
     if own.outcome == "memorized" or not lower:
         return
     works = max(lower, key=lambda curve: curve.learning_rate)
@@ -56,11 +60,11 @@ def learning_rate_too_high(trials: RateTrials) -> Iterator[Finding]:
     )
 
 
-def _much_better(curve: Curve, own: Curve) -> bool:
+def _much_better(curve: Curve, own: Curve, better: float) -> bool:
     """Return whether this run learned, without a spike, far more than the one at the current learning rate."""
     removed, removed_by_own = curve.first - curve.last, own.first - own.last
     finite = math.isfinite(own.last)
-    return curve.learned and not curve.spiked and (not finite or removed > 2 * max(removed_by_own, 0.0))
+    return curve.learned and not curve.spiked and (not finite or removed > better * max(removed_by_own, 0.0))
 
 
 def _outcome(own: Curve) -> str:

@@ -16,7 +16,13 @@ __all__ = ["loss_metric_disagree"]
 
 
 @check(basis="statistic", explains=("worse-than-baseline",))
-def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.0) -> Iterator[Finding]:
+def loss_metric_disagree(
+    run: ShortRun,
+    *,
+    fell: float = 0.2,  # of the loss before; our choice
+    sigmas: float = 4.0,  # standard errors; our choice
+    explained: float = 0.05,  # standard error of explained variance, which has no closed form here; our choice
+) -> Iterator[Finding]:
     """The loss falls, but the predictions get worse.
 
     nbdebug trains a copy for a short while and measures the loss and the metric (accuracy or explained variance) on the
@@ -32,7 +38,7 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
     if before is None or after is None or before.measure != after.measure:
         raise NotApplicable("no metric is defined for this kind of task")
     drop = run.loss_before - run.loss_after
-    noise = _noise(before, after, run.fitted)
+    noise = _noise(before, after, run.fitted, explained)
     worse = before.value - after.value > sigmas * noise and after.value < after.chance
     if drop > fell * abs(run.loss_before) and worse:
         yield Finding(
@@ -50,9 +56,9 @@ def loss_metric_disagree(run: ShortRun, *, fell: float = 0.2, sigmas: float = 4.
         )
 
 
-def _noise(before: Fit, after: Fit, samples: int) -> float:
+def _noise(before: Fit, after: Fit, samples: int, explained: float) -> float:
     """Return the standard error of the accuracy, or a fixed tolerance for explained variance."""
     if before.measure != "accuracy":
-        return 0.05
+        return explained
     share = (before.value + after.value) / 2  # of both, because an accuracy of 0 or 1 has no variance of its own
     return math.sqrt(max(share * (1 - share), 0.01) / max(samples, 1))

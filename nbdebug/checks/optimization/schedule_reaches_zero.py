@@ -33,8 +33,9 @@ def schedule_reaches_zero(
     schedule: Schedule,
     *,
     nothing: float = 1e-4,  # of the highest learning rate: cosine and linear schedules reach it only at their end
-    within: int = 50,  # scheduler steps: fewer than any real training takes
-    wasted: int = 50,  # training steps after the learning rate reached zero, and at least half of all
+    within: int = 50,  # scheduler steps: fewer than any real training takes; our choice
+    wasted: int = 50,  # training steps after the learning rate reached zero, and at least half of all; our choice
+    stays: int = 20,  # scheduler steps that it stays there: a warm restart would raise it sooner; our choice
 ) -> Iterator[Finding]:
     """The scheduler drives the learning rate to zero after a few steps.
 
@@ -54,7 +55,11 @@ def schedule_reaches_zero(
         yield _finding(schedule, 0, f"never rises above {highest:g}", "bug")
         return
     low = next(
-        (i for i, rate in enumerate(schedule.rates) if i and rate < nothing * highest and _stays(schedule, i, nothing)),
+        (
+            i
+            for i, rate in enumerate(schedule.rates)
+            if i and rate < nothing * highest and _stays(schedule, i, nothing, stays)
+        ),
         None,
     )
     if low is not None and schedule.places:
@@ -69,8 +74,8 @@ def schedule_reaches_zero(
     yield _finding(schedule, low, what, "suspect")
 
 
-def _stays(schedule: Schedule, index: int, nothing: float) -> bool:
-    return max(schedule.rates[index:]) < nothing * max(schedule.rates) and len(schedule.rates) - index > 20
+def _stays(schedule: Schedule, index: int, nothing: float, steps: int) -> bool:
+    return max(schedule.rates[index:]) < nothing * max(schedule.rates) and len(schedule.rates) - index > steps
 
 
 def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding:

@@ -124,15 +124,8 @@ def _kinds(group: dict[str, Any]) -> set[torch.dtype]:
     return {p.dtype for p in group["params"] if p.is_floating_point()}
 
 
-# name in the param group -> lowest and highest value in published training recipes, and the usual one
-USUAL = {
-    "betas[0]": (0.0, 0.99, 0.9),  # 0 and 0.5 are used for adversarial training
-    "betas[1]": (0.8, 0.99999, 0.999),
-    "eps": (0.0, 0.1, 1e-8),  # 0.1 and 1.0 were used for Inception with RMSprop
-    "momentum": (0.0, 0.995, 0.9),  # nnU-Net uses 0.99; 0.999 still averages gradients from a thousand steps ago
-    "alpha": (0.8, 0.9999, 0.99),
-    "dampening": (0.0, 0.99, 0.0),
-}
+# name in the param group -> its usual value
+DEFAULTS = {"betas[0]": 0.9, "betas[1]": 0.999, "eps": 1e-8, "momentum": 0.9, "alpha": 0.99, "dampening": 0.0}
 
 CONSEQUENCES = (  # of a training whose weights do not move, or move up
     "step-never-taken",
@@ -147,7 +140,18 @@ CONSEQUENCES = (  # of a training whose weights do not move, or move up
 
 
 @check(basis="statistic", explains=("cannot-overfit-batch",))
-def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
+def unusual_optimizer(
+    optimizer: OptimizerFacts,
+    *,
+    beta1: float = 0.99,  # at most; our choice, beyond published recipes; 0 and 0.5 are used for adversarial training
+    beta2_least: float = 0.8,  # our choice, beyond published recipes; the default is 0.999
+    beta2: float = 0.99999,  # at most; our choice, a hundred times the memory of the default
+    eps: float = 0.1,  # at most; 0.1 and 1.0 were used for Inception with RMSprop
+    momentum: float = 0.995,  # at most; nnU-Net uses 0.99; 0.999 still averages gradients from a thousand steps ago
+    alpha_least: float = 0.8,  # our choice, beyond published recipes; the default is 0.99
+    alpha: float = 0.9999,  # at most; our choice, a hundred times the memory of the default
+    dampening: float = 0.99,  # at most; our choice: 1 lets no gradient into the momentum
+) -> Iterator[Finding]:
     """An optimizer setting is outside the range that is known to train networks.
 
     nbdebug reads learning rate, betas, eps, momentum, alpha and dampening of every parameter group, and rounds eps to
@@ -163,27 +167,42 @@ def unusual_optimizer(optimizer: OptimizerFacts) -> Iterator[Finding]:
     if optimizer.assumed:
         raise NotApplicable("no optimizer was given")
     yield from _rates(optimizer)
+    usual = {
+        "betas[0]": (0.0, beta1),
+        "betas[1]": (beta2_least, beta2),
+        "eps": (0.0, eps),
+        "momentum": (0.0, momentum),
+        "alpha": (alpha_least, alpha),
+        "dampening": (0.0, dampening),
+    }
     for index, group in enumerate(optimizer.groups):
-        if group.get("eps", 0.0) > 0 == group.get(EPS_STORED):
-            yield _lost_eps(optimizer.name, index, group["eps"])
-        for name, (low, high, usual) in USUAL.items():
-            value = group.get(name)
-            if value is None or low <= value <= high:
-                continue
-            yield Finding(
-                f"`{optimizer.name}` has `{name}` = {value:g}; the usual range is {low:g} to {high:g} (default "
-                f"{usual:g}).",
-                where=f"optimizer.param_groups[{index}]",
-                severity="suspect",
-                evidence={name: value, "threshold": f"{low:g} to {high:g}", "source": "published training recipes"},
-                remedies=(
-                    Remedy(
-                        "Use the usual value.",
-                        f'optimizer.param_groups[{index}]["{name.split("[")[0]}"] = …  # {usual:g}',
-                        Patch("set-optimizer-option", {"option": name, "value": usual}),
-                    ),
+        yield from _settings(optimizer, index, group, usual)
+
+
+def _settings(
+    optimizer: OptimizerFacts, index: int, group: Mapping[str, float], usual: Mapping[str, tuple[float, float]]
+) -> Iterator[Finding]:
+    """Return the settings of one group that lie outside of their usual range."""
+    if group.get("eps", 0.0) > 0 == group.get(EPS_STORED):
+        yield _lost_eps(optimizer.name, index, group["eps"])
+    for name, (low, high) in usual.items():
+        value = group.get(name)
+        if value is None or low <= value <= high:
+            continue
+        yield Finding(
+            f"`{optimizer.name}` has `{name}` = {value:g}; the usual range is {low:g} to {high:g} (default "
+            f"{DEFAULTS[name]:g}).",
+            where=f"optimizer.param_groups[{index}]",
+            severity="suspect",
+            evidence={name: value, "threshold": f"{low:g} to {high:g}", "source": "published training recipes"},
+            remedies=(
+                Remedy(
+                    "Use the usual value.",
+                    f'optimizer.param_groups[{index}]["{name.split("[")[0]}"] = …  # {DEFAULTS[name]:g}',
+                    Patch("set-optimizer-option", {"option": name, "value": DEFAULTS[name]}),
                 ),
-            )
+            ),
+        )
 
 
 def _rates(optimizer: OptimizerFacts) -> Iterator[Finding]:

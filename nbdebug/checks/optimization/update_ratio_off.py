@@ -33,6 +33,7 @@ def update_ratio_off(
     *,
     too_large: float = 0.3,  # TheDeepChecker: 1e-1; three times that, and only while nothing is learned
     too_small: float = 1e-6,  # TheDeepChecker: 1e-4; small ones are legitimate in fine-tuning
+    learned: float = 0.9,  # of the loss before: what falls below it learns at any ratio; our choice
 ) -> Iterator[Finding]:
     """The update-to-weight ratio is far too large or too small.
 
@@ -51,8 +52,8 @@ def update_ratio_off(
     if not known:
         raise NotApplicable("no weight matrix was trained")
     typical = sorted(ratio for _, ratio in known)[len(known) // 2]
-    learned = run.loss_after < 0.9 * run.loss_before
-    if typical > too_large and not learned:
+    falls = run.loss_after < learned * run.loss_before
+    if typical > too_large and not falls:
         what, severity = "far too large, and the loss does not fall", "suspect"
     elif typical < too_small:
         what, severity = "the weights hardly change", "note"

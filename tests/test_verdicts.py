@@ -1,0 +1,58 @@
+"""Every check reaches the verdict of its table, and each of its thresholds decides one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+from nbdebug.core.registry import registry
+from tests import verdicts
+from tests.verdicts.missing import WITHOUT_PAIR, WITHOUT_TABLE
+from tests.verdicts.table import TABLES, Pair, Row, near, verdict
+
+CHECKS = registry.load().checks
+for module in pkgutil.iter_modules(verdicts.__path__, f"{verdicts.__name__}."):
+    importlib.import_module(module.name)
+ROWS = [row for table in TABLES.values() for row in table.rows]
+PAIRS = [pair for table in TABLES.values() for pair in table.pairs]
+PAIRED = {(pair.rows[0].check, pair.threshold) for pair in PAIRS}
+THRESHOLDS = [(check, name) for check, spec in CHECKS.items() for name in spec.thresholds]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_verdict(row: Row) -> None:
+    """The check says about this evidence what the table says."""
+    assert verdict(row) == row.expected
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_threshold_decides(pair: Pair) -> None:
+    """The two rows differ in their verdicts, and the threshold, moved a little, gives one of them that of the other."""
+    one, two = pair.rows
+    assert one.expected != two.expected
+    used = {**CHECKS[one.check].thresholds, **one.thresholds}[pair.threshold]
+    moved = [{pair.threshold: value} for value in near(used)]
+    assert any(verdict(one, **to) == two.expected or verdict(two, **to) == one.expected for to in moved)
+
+
+@pytest.mark.parametrize("check", sorted(set(CHECKS) - WITHOUT_TABLE))
+def test_finds_and_is_silent(check: str) -> None:
+    """A table has evidence of the problem and evidence of its absence, each under a name of its own."""
+    rows = TABLES[check].rows
+    said = {row.expected for row in rows}
+    assert said & {"bug", "suspect", "note"} and "silent" in said
+    assert len({str(row) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(("check", "threshold"), sorted(set(THRESHOLDS) - set(WITHOUT_PAIR)))
+def test_threshold_has_a_pair(check: str, threshold: str) -> None:
+    """Each threshold of a check has evidence on both sides of it."""
+    assert check in WITHOUT_TABLE or (check, threshold) in PAIRED
+
+
+def test_missing_is_missing() -> None:
+    """What is listed as missing exists and has no table, and no pair, after all."""
+    assert set(CHECKS) >= WITHOUT_TABLE and not WITHOUT_TABLE & set(TABLES)
+    assert set(WITHOUT_PAIR) <= set(THRESHOLDS) and not set(WITHOUT_PAIR) & PAIRED

@@ -1,0 +1,72 @@
+"""Verdicts about validation and test data beside the training data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdebug.checks.data.split_leakage import SplitPair, Splits
+from nbdebug.checks.data.split_shift import Shift, Shifts
+from nbdebug.evidence.first_pass import FirstPass
+from nbdebug.experiments.task import Task
+from tests.verdicts.table import Table, minimal
+
+
+def split(**facts: Any) -> Splits:
+    """Return a thousand held-out samples, compared with a thousand training samples."""
+    sizes = dict.fromkeys(("compared", "inner_compared", "near_compared", "inner_near_compared"), 1000)
+    return Splits((minimal(SplitPair, name="val_loader", **{**sizes, **facts}),))
+
+
+table = Table("split-leakage")
+table.row("none", "silent", split())
+table.row("the same indices", "bug", split(shared=1, shared_of=1000))
+table.row("as many copies as within the training data", "silent", split(exact=20, inner=20))
+table.pair("share", lambda count: split(exact=count, beyond_chance=count), {10: "suspect", 9: "note"})
+table.pair("surely", lambda count: split(exact=count, beyond_chance=count), {50: "bug", 49: "suspect"})
+table.pair("near_share", lambda count: split(near=count), {50: "suspect", 49: "silent"})
+table.pair("p_value", lambda inner: split(exact=20, inner=inner), {2: "suspect", 3: "silent"})
+
+
+def shift(**facts: Any) -> tuple[Shifts, None]:
+    """Return a held-out split whose inputs and labels do not differ, unless the facts say so."""
+    known = {"name": "val_loader", "columns": 10, "auc": 0.5, "auc_p": 1.0, "label_p": 1.0, **facts}
+    return Shifts((minimal(Shift, **known),)), None
+
+
+def column(difference: float = 0.0, ratio: float = 1.0) -> tuple[Shifts, None]:
+    """Return one of ten columns that has moved."""
+    return shift(moved=(("x0", difference, ratio),))
+
+
+def moved(count: int, difference: float = 9.0, **facts: Any) -> tuple[Shifts, None]:
+    """Return so many columns that have moved."""
+    return shift(moved=tuple((f"x{index}", difference, 1.0) for index in range(count)), **facts)
+
+
+def labels(distance: float, **facts: Any) -> tuple[Shifts, None]:
+    """Return labels that are distributed otherwise."""
+    return shift(label_distance=distance, label_p=0.0, **facts)
+
+
+REGRESSION = minimal(FirstPass, task=Task("regression"))
+table = Table("split-shift")
+table.row("none", "silent", *shift())
+table.row("reversed channels", "suspect", *shift(channels_swapped=True))
+table.row("labels of another task", "note", labels(0.9)[0], REGRESSION)
+table.pair("mean_shift", column, {1.6: "suspect", 1.4: "silent"})
+table.pair("scale_ratio", lambda ratio: column(ratio=ratio), {3.1: "suspect", 2.9: "silent"})
+table.pair("auc", lambda auc: shift(auc=auc, auc_p=0.0), {0.96: "suspect", 0.94: "note"})
+table.pair("auc_note", lambda auc: shift(auc=auc, auc_p=0.0), {0.76: "note", 0.74: "silent"})
+table.pair("p_value", lambda p: shift(auc=0.99, auc_p=p), {0.9e-6: "suspect", 1.1e-6: "silent"})
+table.pair("label_distance", labels, {0.81: "suspect", 0.79: "note"})
+table.pair("label_note", labels, {0.26: "note", 0.24: "silent"})
+table.pair("unseen", lambda share: labels(0.5, unseen_share=share), {0.11: "suspect", 0.09: "note"})
+table.pair("correlation", lambda r: moved(5, 0.1, slopes=(("x", 10.0, r),)), {0.91: "bug", 0.89: "silent"})
+table.pair(
+    "scaled",
+    lambda count: moved(count, 0.1, columns=100, slopes=(("x", 10.0, 1.0),)),
+    {20: "bug", 19: "silent"},
+)
+table.pair("target_shift", lambda times: shift(target=(1.5 * times, 1.0)), {2.1: "suspect", 1.9: "silent"})
+table.pair("columns", lambda count: moved(count, columns=200), {20: "suspect", 19: "silent"})
+table.pair("random_columns", lambda count: moved(count, columns=100, random=True), {50: "suspect", 49: "silent"})
