@@ -11,9 +11,21 @@ Memory: while recording, the tensors of the autograd graph's ops are kept, and n
 reading, only the operands of the ops behind the heads.
 """
 
+from nbdebug.experiments.tape.fit import fit_of_tape, fit_on_tape
 from nbdebug.experiments.tape.program import TapeUnreadable
 from nbdebug.experiments.tape.read import Term
 from nbdebug.experiments.tape.taint import Taint
 from nbdebug.experiments.tape.tape import TOLERANCE, Override, Tape, override, record
 
-__all__ = ["TOLERANCE", "Override", "Taint", "Tape", "TapeUnreadable", "Term", "override", "record"]
+__all__ = [
+    "TOLERANCE",
+    "Override",
+    "Taint",
+    "Tape",
+    "TapeUnreadable",
+    "Term",
+    "fit_of_tape",
+    "fit_on_tape",
+    "override",
+    "record",
+]

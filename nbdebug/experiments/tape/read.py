@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from nbdebug.experiments.tape.ops import Op, Recording, Use, Value
 from nbdebug.experiments.tape.taint import Taint
+from nbdebug.experiments.tape.terms import is_weighted, summands
 
 __all__ = ["LOSSES", "Comparison", "Term", "main_term", "terms_of"]
 
@@ -23,11 +23,6 @@ LOSSES = {  # torch functions that compare a prediction with a target, with the 
     ),
     "ctc_loss": ("log_probs", "targets"),
 }  # fmt: skip
-_PASSED_ON = (
-    "to", "float", "double", "half", "bfloat16", "clone", "contiguous", "view", "reshape", "squeeze", "unsqueeze",
-    "mean", "sum", "type", "type_as", "cpu", "cuda", "flatten", "nanmean", "__getitem__", "unbind",
-)  # fmt: skip
-_ADDED, _SCALED = ("add", "add_", "radd", "sub", "sub_", "rsub"), ("mul", "mul_", "rmul", "div", "div_", "rdiv")
 _NEAR = ("sub", "sub_", "rsub", "dist", "cdist", "pairwise_distance", "cosine_similarity", "cosine_embedding_loss")
 
 
@@ -70,91 +65,30 @@ class Term:
 def terms_of(recording: Recording, root: int) -> list[Term]:
     """Return the summands of a loss, each read back to the heads that it was computed from."""
     found: dict[int, float] = {}
-    for number, factor in _summands(recording, root, 1.0):
+    for number, factor in summands(recording, root):
         found[number] = found.get(number, 0.0) + factor
     return [_read(recording, number, root, factor) for number, factor in found.items()]
 
 
 def main_term(recording: Recording, terms: list[Term]) -> Term:
-    """Return the term that says what is learned: target from the batch, known loss, any target, largest."""
+    """Return the term that says what is learned.
 
-    def order(term: Term) -> tuple[bool, bool, bool, float]:
+    A target from the batch comes first, then one that no network has computed and that is no input of the prediction,
+    then one of a known loss, then any; among terms without a target, one without a gradient inside, then the largest.
+    """
+
+    def order(term: Term) -> tuple[bool | float, ...]:
         compared = term.comparison
-        target = recording.values[compared.target] if compared is not None else None
-        from_batch = target is not None and bool(target.taint & Taint.BATCH)
-        return from_batch, compared is not None and compared.is_loss, compared is not None, abs(term.value)
+        if compared is None:
+            has_gradient = any(recording.ops[index].name == "grad" for index in term.zone)
+            return (False, False, False, False, False, not has_gradient, abs(term.value))
+        target, prediction = recording.values[compared.target], recording.values[compared.prediction]
+        is_computed = bool(target.taint & (Taint.PARAMETER | Taint.FROZEN | Taint.UNSEEN))
+        is_apart = not target.sources <= prediction.sources
+        is_data = bool(target.taint & Taint.BATCH)
+        return (is_data, not is_computed, is_apart, compared.is_loss, True, True, abs(term.value))
 
     return max(terms, key=order)
-
-
-def _summands(recording: Recording, number: int, factor: float) -> Iterator[tuple[int, float]]:
-    op = recording.producer(number)
-    parts = _parts(recording, op, number) if op is not None else []
-    if not parts:
-        yield number, factor
-    for part, share in parts:
-        yield from _summands(recording, part, factor * share)
-
-
-def _parts(recording: Recording, op: Op, number: int) -> list[tuple[int, float]]:
-    """Return what a scalar is the weighted sum of; nothing where it is made in another way."""
-    values = recording.values
-    graded = [n for n in op.inputs if values[n].requires_grad]
-    if op.name in ("sum", "mean") and len(graded) == 1 and values[graded[0]].numel > 1:
-        return _stacked(recording, graded[0], op.name)
-    if not graded or any(values[n].numel != 1 for n in graded) or op.is_custom:
-        return []
-    if op.name in _ADDED and "alpha" not in op.kwargs:
-        return _added(op, graded)
-    if op.name == "neg":
-        return [(graded[0], -1.0)]
-    if op.name in _SCALED:
-        return _scaled(recording, op)
-    return [(graded[0], 1.0)] if op.name in _PASSED_ON and len(graded) == 1 else []
-
-
-def _added(op: Op, graded: list[int]) -> list[tuple[int, float]]:
-    signs = {"sub": (1.0, -1.0), "sub_": (1.0, -1.0), "rsub": (-1.0, 1.0)}.get(op.name, (1.0, 1.0))
-    given = [*op.args, *op.kwargs.values()]
-    pairs = zip(given, signs, strict=False)
-    return [(part.number, sign) for part, sign in pairs if isinstance(part, Use) and part.number in graded]
-
-
-def _scaled(recording: Recording, op: Op) -> list[tuple[int, float]]:
-    """Return the one operand that a constant or a learned weight is multiplied with, and that factor."""
-    parts = [*op.args, *op.kwargs.values()][:2]
-    if len(parts) < 2 or "rounding_mode" in op.kwargs:
-        return []
-    for this, other in (parts, parts[::-1]):
-        factor = _constant(recording, other)
-        if isinstance(this, Use) and factor is not None and recording.values[this.number].requires_grad:
-            divides = op.name.startswith("div") or op.name == "rdiv"
-            if divides and (this is parts[1]) == (op.name != "rdiv"):
-                return []
-            return [(this.number, 1 / factor if divides and factor else factor)]
-    return []
-
-
-def _constant(recording: Recording, part: Any) -> float | None:
-    if isinstance(part, (int, float)):
-        return float(part)
-    value = recording.values[part.number] if isinstance(part, Use) else None
-    if value is None or value.numel != 1 or value.tensor is None:
-        return None
-    learned = bool(value.taint & Taint.PARAMETER) and not value.taint & Taint.BATCH
-    return float(value.tensor.detach()) if learned or not value.requires_grad else None
-
-
-def _stacked(recording: Recording, number: int, how: str) -> list[tuple[int, float]]:
-    op = recording.producer(number)
-    if (
-        op is None
-        or op.name not in ("stack", "cat", "hstack")
-        or any(recording.values[n].numel != 1 for n in op.inputs)
-    ):
-        return []
-    factor = 1.0 if how == "sum" else 1 / max(len(op.inputs), 1)
-    return [(n, factor) for n in op.inputs if recording.values[n].requires_grad]
 
 
 def _read(recording: Recording, number: int, root: int, factor: float) -> Term:
@@ -196,7 +130,7 @@ def _mixes(recording: Recording, op: Op, data: Taint) -> bool:
         return True
     if op.name in LOSSES:
         return False
-    fed = any(value.taint & data and value.shape for value in inputs)
+    fed = any(value.taint & data and value.shape and not is_weighted(recording, value) for value in inputs)
     return fed and any(value.taint & Taint.PARAMETER and not value.taint & data for value in inputs)
 
 
@@ -210,7 +144,8 @@ def _comparisons(recording: Recording, zone: list[int]) -> Iterator[Comparison]:
         graded = [n for n in inputs if recording.values[n].requires_grad]
         others = [n for n in inputs if not recording.values[n].requires_grad]
         if len(graded) == 1 and others and recording.values[graded[0]].shape:
-            target = max(others, key=lambda n: recording.values[n].numel)
+            of_batch = [n for n in others if recording.values[n].taint & Taint.BATCH]
+            target = max(of_batch or others, key=lambda n: recording.values[n].numel)
             rank = _rank(op, recording.values[graded[0]], recording.values[target])
             if rank is not None:
                 yield Comparison(op.index, op.name, graded[0], target, rank)

@@ -172,7 +172,7 @@ class Recorder(TorchFunctionMode):
             return self._exchanged[id(tensor)]
         number = self.number_of(tensor)
         if number in self._overrides and self.recording.values[number].producer < 0:
-            new = self._overrides[number]
+            new = _shifted(tensor, self._overrides[number])
             self._numbers[id(new)] = (weakref.ref(new), number)
             self._exchanged[id(tensor)] = new
             return new
@@ -182,15 +182,26 @@ class Recorder(TorchFunctionMode):
         exchanged: dict[int, torch.Tensor] = {}
         for tensor in made:
             number = self._numbers[id(tensor)][1]
-            new = self._overrides.get(number)
-            if new is None:
+            if number not in self._overrides:
                 continue
+            new = _shifted(tensor, self._overrides[number])
             if id(tensor) in altered:
                 self.unrecorded(partial(tensor.copy_, new))
             else:
                 self._numbers[id(new)] = (weakref.ref(new), number)
                 exchanged[id(tensor)] = new
         return map_tensors(lambda tensor: exchanged.get(id(tensor), tensor), result)
+
+
+def _shifted(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Return other values in the place of a tensor's own that still lead back to its graph.
+
+    A program that differentiates what was exchanged, as a gradient penalty does, fails on a tensor without history.
+    """
+    if not tensor.requires_grad or not new.requires_grad:
+        return new
+    gradient_only = tensor - tensor.detach()  # zero, but with the graph
+    return new + torch.where(torch.isfinite(gradient_only), gradient_only, torch.zeros_like(gradient_only))
 
 
 def _modified_by(name: str, args: Any, kwargs: Any) -> list[torch.Tensor]:

@@ -24,6 +24,7 @@ class Taint(Flag):
     NONE = 0
     BATCH = auto()  # computed from the batch
     PARAMETER = auto()  # computed from parameters that are trained
+    FROZEN = auto()  # computed from parameters that are not: a teacher, a target network
     RANDOM = auto()  # drawn
     UNSEEN = auto()  # computed by code that the tape cannot see into: TorchScript, vmap, C++
 
@@ -40,7 +41,7 @@ class Origins:
         entries = leaves(batch.raw)
         self.batch_size = batch.size
         self._batch = {id(leaf): name_of(path) for path, leaf in entries if isinstance(leaf, torch.Tensor)}
-        self._memory = {address: name_of(path) for path, leaf in entries if (address := _address(leaf))}
+        self._memory = {place: name_of(path) for path, leaf in entries if (place := _address(leaf))}
         self._has_plain_data = any(not isinstance(leaf, torch.Tensor) for _, leaf in entries)
         self._parameters = {id(p) for p in _trained(sandbox)}
         self.left_torch = False  # data went through NumPy or Python numbers, and may come back without a trace
@@ -56,7 +57,9 @@ class Origins:
         if tensor.requires_grad:
             return Taint.PARAMETER, frozenset()
         shared = self._memory.get(_address(tensor))
-        return (Taint.BATCH, frozenset((shared,))) if shared else (Taint.NONE, frozenset())
+        if shared is not None:
+            return Taint.BATCH, frozenset((shared,))
+        return (Taint.FROZEN if isinstance(tensor, nn.Parameter) else Taint.NONE), frozenset()
 
     def of_factory(self, name: str, made: torch.Tensor) -> tuple[Taint, frozenset[str]]:
         """Return the taint of a tensor that is made of Python or NumPy values."""
