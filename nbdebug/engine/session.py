@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,12 +13,22 @@ from nbdebug.core.finding import Finding, LeftOut, Result, Status
 from nbdebug.core.journal import Event, Journal, Stopped
 from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.engine.decision_tree import checked_answer, checked_answers, find_symptom
-from nbdebug.errors import BadInput, Cancelled, CopyNotIsolated, NotApplicable, OutOfTime, SandboxRefused, described
+from nbdebug.errors import (
+    BadInput,
+    Cancelled,
+    CopyNotIsolated,
+    NbdebugError,
+    NotApplicable,
+    OutOfTime,
+    SandboxRefused,
+    described,
+)
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.observe_call import observed_reading
 from nbdebug.sandbox import Sandbox, guarded, interrupts_held, make_sandbox
 from nbdebug.sandbox.isolation import refuse_leaking
 from nbdebug.sandbox.state_snapshot import Witness
-from nbdebug.setup import Setup
+from nbdebug.setup import Reading, Setup
 
 __all__ = ["Missing", "Session"]
 
@@ -193,6 +204,7 @@ class Session:
             needs[name] = self._supply(need)
             if isinstance(needs[name], Missing):
                 return needs[name]
+        self._observe()
         try:
             return self._under_guard(spec.name, spec.title, lambda: self._run_probe(spec, needs))
         except NotApplicable as why:
@@ -211,6 +223,21 @@ class Session:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
             return Missing("crashed", f"the probe {spec.name} failed: {described(error)}")
+
+    def _observe(self) -> None:
+        """Look once how the user's own code reads a batch, where there is such code."""
+        setup = self.setup
+        if setup.is_observed or (setup.compute_loss is None and setup.train_step is None):
+            return
+        setup.is_observed = True
+        with suppress(NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
+            reading = self._under_guard("batch_layout", "Reading the batch as your code does", self._observed)
+            if reading is not None:
+                setup.read_as(reading)
+
+    def _observed(self) -> Reading | None:
+        sandbox = make_sandbox(self.setup, self.control)
+        return observed_reading(sandbox, sandbox.batch())
 
     def experiment(self, name: str, title: str, function: Callable[[], T]) -> T:
         """Run an experiment that is no probe under the same guard; nothing of the user's is changed by it."""

@@ -80,9 +80,14 @@ Tell = Callable[[float], None]
 
 
 @probe(quick=False)
-def learning_gate(sandbox: Sandbox, trial: TrialRun, baselines: Baselines | None, control: Control) -> LearningGate:
+def learning_gate(
+    sandbox: Sandbox, trial: TrialRun | None, baselines: Baselines | None, control: Control
+) -> LearningGate:
     """Train in your own way and compare with what is achievable."""
-    require_run(trial)
+    if trial is not None:
+        require_run(trial)
+    elif sandbox.train_step is None:
+        raise NotApplicable("the model cannot be run without your training step, and none was passed")
     data = split_batches(sandbox.setup, sandbox.device, control.poll)
     own = TrialTraining(sandbox, data)
     steps = _first_steps(own, control)

@@ -7,39 +7,78 @@ what the metric measures, or outputs and targets match no metric, there is no sk
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 
-from nbdebug.errors import NbdebugError
+from nbdebug.errors import Cancelled, OutOfTime
 from nbdebug.experiments.learning_curve import Fit
+from nbdebug.experiments.tape import fit_on_tape
 from nbdebug.experiments.target_shift import paired_with_targets
 from nbdebug.experiments.task import class_dim, task_of
 from nbdebug.experiments.train_briefly import fit_asked_for
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["has_skill", "skill_of"]
+__all__ = ["Metric", "metric_of", "skill_of"]
 
+Metric = Literal["outputs", "tape", ""]
+
+AGREED = 0.5  # of the samples; the labels of the others are ignored, or weighted against
 WEIGHTED = 0.1  # so much further above chance is the balanced accuracy of a training that weights its classes
 
 Pairs = list[tuple[torch.Tensor, torch.Tensor]]
 
 
-def has_skill(sandbox: Sandbox, batch: Batch) -> bool:
-    """Whether a metric fits this setup, and the user's loss is lower where the metric is better."""
+def metric_of(sandbox: Sandbox, batch: Batch) -> Metric:
+    """Say where a metric can be read: off outputs and targets, off the tape, or nowhere.
+
+    The user's loss has to be lower where the metric is better, or the metric is not what the training is for.
+    """
     try:
-        return fit_asked_for(sandbox, batch) is not None
-    except NbdebugError:
+        if not sandbox.is_loss_known:
+            return "tape" if fit_on_tape(sandbox, batch) is not None else ""
+        if fit_asked_for(sandbox, batch) is not None and _wants_the_labels(sandbox, batch):
+            return "outputs"
+    except (Cancelled, OutOfTime):
         raise
     except Exception:  # outputs that change their shape, or a loss that accepts no other outputs
+        pass
+    return "tape" if fit_on_tape(sandbox, batch) is not None else ""
+
+
+def _wants_the_labels(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether a higher score of the label lowers a custom loss for nearly every sample; not so for weighted actions."""
+    outcome = sandbox.run(batch.clone()) if sandbox.compute_loss is not None else None
+    if outcome is None or outcome.predicted is None or not outcome.predicted.requires_grad:
+        return True
+    target, dim = batch.target, class_dim(outcome.predicted, batch.target)
+    if dim is None or target.is_floating_point() or target.dim() != outcome.predicted.dim() - 1:
+        return True
+    (gradient,) = torch.autograd.grad(outcome.loss.sum(), [outcome.predicted], allow_unused=True)
+    if gradient is None:
         return False
+    at_label = gradient.gather(dim, target.clamp_min(0).unsqueeze(dim).long()).squeeze(dim)[target >= 0]
+    falls = float((at_label < 0).double().mean())
+    return max(falls, float((at_label > 0).double().mean())) >= AGREED
 
 
-@torch.no_grad()
-def skill_of(sandbox: Sandbox, batches: Sequence[Batch]) -> Fit | None:
+def skill_of(sandbox: Sandbox, batches: Sequence[Batch], metric: Metric) -> Fit | None:
     """Return the metric over all these samples in eval or training mode, whichever is better; None without a metric."""
-    found = [fit for training in (False, True) if (fit := _in_mode(sandbox, batches, training)) is not None]
+    if metric == "tape":
+        return _on_tape(sandbox, batches)
+    with torch.no_grad():
+        found = [fit for training in (False, True) if (fit := _in_mode(sandbox, batches, training)) is not None]
     return max(found, key=lambda fit: fit.above_chance, default=None)
+
+
+def _on_tape(sandbox: Sandbox, batches: Sequence[Batch]) -> Fit | None:
+    fits = [(fit, batch.size) for batch in batches if (fit := fit_on_tape(sandbox, batch)) is not None]
+    total = sum(size for _, size in fits)
+    if not fits or len({fit.measure for fit, _ in fits}) > 1:
+        return None
+    value, chance = (sum(getattr(fit, name) * size for fit, size in fits) / total for name in ("value", "chance"))
+    return Fit(fits[0][0].measure, value, chance)
 
 
 def _in_mode(sandbox: Sandbox, batches: Sequence[Batch], training: bool) -> Fit | None:

@@ -12,7 +12,7 @@ import torch
 
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.learning_curve import Fit
-from nbdebug.experiments.skill import has_skill, skill_of
+from nbdebug.experiments.skill import metric_of, skill_of
 from nbdebug.experiments.train_briefly import hurry
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Setup
@@ -103,9 +103,14 @@ class TrialTraining:
         hurry(sandbox)
         if sandbox.train_step is None:  # a step of the user's own sets the mode, or forgets to
             sandbox.ready_to_train()
-        self.is_measured = has_skill(sandbox, data.test[0])
+        self.metric = metric_of(sandbox, data.test[0])
         seed_all(seed)
         self.score()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a metric fits this program."""
+        return bool(self.metric)
 
     @property
     def steps(self) -> int:
@@ -146,13 +151,15 @@ class TrialTraining:
 
     def score(self) -> Score:
         """Measure the copy on the held-out batches and remember it."""
-        fit = skill_of(self.sandbox, self.data.test) if self.is_measured else None
+        fit = skill_of(self.sandbox, self.data.test, self.metric) if self.metric else None
         self.scores.append(Score(self.steps, fit, self._held_out_loss()))
         return self.last
 
     @torch.no_grad()
     def _held_out_loss(self) -> float:
         """Return the mean loss in training mode, which is what is minimized, with the same random draws each time."""
+        if not self.sandbox.is_loss_known:
+            return math.nan
         state = torch.get_rng_state()
         try:
             seed_all(self.seed)

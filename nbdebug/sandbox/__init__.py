@@ -52,6 +52,11 @@ class Sandbox:
         """Where the copy lives."""
         return self.setup.device
 
+    @property
+    def is_loss_known(self) -> bool:
+        """Whether the loss can be computed outside of the user's own step, which may be the only place that has it."""
+        return self.train_step is None or self.loss_fn is not None or self.compute_loss is not None
+
     def batches(self, count: int = 1) -> list[Batch]:
         """Return the first training batches, on the copy's device, as fresh copies; a quick run makes do with two."""
         count = min(count, QUICK_BATCHES) if self.control.quick else count

@@ -79,6 +79,8 @@ ADDED = 0.5  # of the features at most are about the whole batch where such numb
 def measure_batch_mixing(sandbox: Sandbox, trial: TrialRun) -> BatchMixing:
     """Replace one sample of a batch and compare the outputs of the others, module by module."""
     require_run(trial)
+    if sandbox.setup.feed.is_one_batch:
+        raise NotApplicable("the loader is one batch, which may be one graph whose nodes interact")
     samples = samples_of(sandbox)
     settle_and_shake(sandbox, samples)
     found = _mixing(sandbox, samples)

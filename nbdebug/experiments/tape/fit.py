@@ -28,7 +28,8 @@ def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
     Runs the loss in eval mode where the program allows it, and the training step only where there is no other loss.
     """
     by_step = sandbox.train_step is not None and sandbox.compute_loss is None
-    for step in (by_step, not by_step) if sandbox.train_step is not None else (False,):
+    steps = (False,) if sandbox.train_step is None else (by_step, not by_step) if sandbox.is_loss_known else (True,)
+    for step in steps:
         for training in (False, True):
             try:
                 with sandbox.mode(training):
