@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,6 +50,7 @@ def run_recorded(
     try:
         guard.save_generators(sandbox.model, sandbox.loss_fn, sandbox.compute_loss, sandbox.train_step)
         _restore_copy(guard, sandbox, step)
+        _run_eagerly(guard)
         record_patches(guard, sandbox, recorder)
         with _modes(recorder, sandbox):
             seed_all(seed)
@@ -85,11 +88,23 @@ def _modes(recorder: Recorder, sandbox: Sandbox) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        if "torch._dynamo" in sys.modules:  # what is compiled would hide its ops; nothing is if it was not imported
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(tapped(sandbox.model, after=leave, before=enter))
         stack.enter_context(recorder)
         yield
+
+
+def _run_eagerly(guard: Guard) -> None:
+    """Let compiled functions run uncompiled, or they would hide their ops.
+
+    Nothing is compiled where the compiler was not imported; and other threads, which may train meanwhile, see the
+    switch as well, so that a worker thread leaves it alone.
+    """
+    compiler: Any = sys.modules.get("torch._dynamo.eval_frame")
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    if compiler is None or set_stance is None or threading.current_thread() is not threading.main_thread():
+        return
+    guard.on_close(partial(setattr, compiler, "_stance", compiler._stance))
+    set_stance("force_eager")
 
 
 def _restore_copy(guard: Guard, sandbox: Sandbox, step: bool) -> None:

@@ -231,6 +231,7 @@ def test_compiled_functions_are_run_eagerly() -> None:
     tape = tape_of(sandbox)
     assert tape.loss_name == "cross_entropy"
     agree(sandbox, tape)
+    assert torch._dynamo.eval_frame._stance.stance == "default"
 
 
 def test_the_output_of_a_scripted_model_is_exchanged() -> None:
