@@ -24,6 +24,7 @@ INDEX: dict[str, dict[str, str]] = {
         "FirstPass": "first_pass",
         "FinitePasses": "finite_passes",
         "StepModes": "step_modes",
+        "TapedPass": "taped_pass",
     },
     "How does the loss respond to outputs and targets?": {
         "LossResponse": "loss_response",

@@ -15,7 +15,7 @@ from nbdebug.experiments.tape.fit import fit_of_tape, fit_on_tape
 from nbdebug.experiments.tape.program import TapeUnreadable
 from nbdebug.experiments.tape.read import Term
 from nbdebug.experiments.tape.taint import Taint
-from nbdebug.experiments.tape.tape import TOLERANCE, Override, Tape, override, record
+from nbdebug.experiments.tape.tape import TOLERANCE, Override, Tape, moves_with_seed, override, record
 
 __all__ = [
     "TOLERANCE",
@@ -26,6 +26,7 @@ __all__ = [
     "Term",
     "fit_of_tape",
     "fit_on_tape",
+    "moves_with_seed",
     "override",
     "record",
 ]

@@ -76,9 +76,10 @@ class Recording:
 
     ops: list[Op] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)  # the values that backward() started from, or the loss returned
+    roots: list[int] = field(default_factory=list)  # what backward() started from, or the loss that was returned
+    differentiated: list[int] = field(default_factory=list)  # what autograd.grad took the gradient of parameters of
     escapes: list[tuple[int, int]] = field(default_factory=list)  # a value became a Python number before op so-and-so
-    gradients: dict[str, torch.Tensor] = field(default_factory=dict)  # of parameters, as the optimizer found them
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)  # of parameters, as the optimizer finds them
 
     def producer(self, number: int) -> Op | None:
         """Return the op that made a value; None for what the run began with."""

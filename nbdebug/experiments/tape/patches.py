@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 from torch.autograd import function as autograd_function
 
+from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.record import Recorder
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.guard import Guard
 from nbdebug.setup.object_graph import parts_in
 
-__all__ = ["record_patches"]
+__all__ = ["note_gradients", "record_patches"]
 
 
 def record_patches(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None:
@@ -24,9 +26,7 @@ def record_patches(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None:
         if recorder.is_paused:
             return backward(tensors, *args, **kwargs)
         for tensor in [tensors] if isinstance(tensors, torch.Tensor) else list(tensors):
-            number = recorder.number_of(tensor)
-            recorder.recording.roots.append(number)
-            recorder.recording.values[number].tensor = tensor.detach()
+            recorder.add_root(tensor)
         return recorder.unrecorded(lambda: backward(tensors, *args, **kwargs))
 
     def recorded_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ def _hold_optimizers(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None
         def held(*args: Any, **kwargs: Any) -> Any:
             if not recorder.is_this_thread:
                 return step(*args, **kwargs)
-            _note_gradients(recorder, sandbox)
+            note_gradients(recorder.recording, sandbox.model)
             found = [value for value in (*args, *kwargs.values()) if callable(value) and not _is_optimizer(value)]
             return found[0]() if found else None
 
@@ -67,9 +67,11 @@ def _hold_optimizers(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None
             _set(guard, optimizer, "step", hold(optimizer.step))
 
 
-def _note_gradients(recorder: Recorder, sandbox: Sandbox) -> None:
-    found = {name: p.grad for name, p in sandbox.model.named_parameters() if p.grad is not None}
-    recorder.recording.gradients.update({name: grad.detach().clone() for name, grad in found.items()})
+def note_gradients(recording: Recording, model: nn.Module, only_if_none: bool = False) -> None:
+    """Keep the gradients of the parameters as they are now."""
+    if not (only_if_none and recording.gradients):
+        found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        recording.gradients.update({name: gradient.detach().clone() for name, gradient in found.items()})
 
 
 def _is_optimizer(part: Any) -> bool:

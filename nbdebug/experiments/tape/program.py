@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.kept_state import KeptState
 from nbdebug.experiments.tape.ops import Recording
-from nbdebug.experiments.tape.patches import record_patches
+from nbdebug.experiments.tape.patches import note_gradients, record_patches
 from nbdebug.experiments.tape.record import Recorder
 from nbdebug.experiments.tape.taint import Origins
 from nbdebug.sandbox import Sandbox
@@ -31,27 +33,48 @@ class TapeUnreadable(NotApplicable):
 
 
 def run_recorded(
-    sandbox: Sandbox, batch: Batch, *, step: bool, seed: int = 0, overrides: dict[int, torch.Tensor] | None = None
+    sandbox: Sandbox,
+    batch: Batch,
+    *,
+    step: bool,
+    seed: int = 0,
+    backward: bool = False,
+    overrides: dict[int, torch.Tensor] | None = None,
 ) -> Recording:
-    """Run the loss, or the training step with its optimizer held, on a copy of the batch, and return what it did."""
+    """Run the loss, or the training step with its optimizer held, on a copy of the batch, and return what it did.
+
+    A step goes backward by itself; after a loss, `backward` does.
+    """
     own = batch.clone()
-    recorder = Recorder(Origins(sandbox, own), overrides)
-    guard = Guard(sandbox.control)
+    recorder, guard = Recorder(Origins(sandbox, own), overrides), Guard(sandbox.control)
     try:
         guard.save_generators(sandbox.model, sandbox.loss_fn, sandbox.compute_loss, sandbox.train_step)
         _restore_copy(guard, sandbox, step)
+        _run_eagerly(guard)
         record_patches(guard, sandbox, recorder)
         with _modes(recorder, sandbox):
             seed_all(seed)
-            value = sandbox.user_step(own) if step else sandbox.run(own).loss
-            loss = total_of(value) if not step else None
+            loss = None if step else total_of(sandbox.run(own).loss)
+            if step:
+                sandbox.user_step(own)
+            elif isinstance(loss, torch.Tensor):
+                recorder.add_root(loss)
+        if backward and isinstance(loss, torch.Tensor):
+            _go_backward(loss)
+        note_gradients(recorder.recording, sandbox.model, only_if_none=True)
     finally:
         close_for_sure(guard)
-    recording = recorder.recording
-    if isinstance(loss, torch.Tensor):
-        recording.roots = [recorder.number_of(loss)]
-        recording.values[recording.roots[0]].tensor = loss
-    return recording
+    return recorder.recording
+
+
+def _go_backward(loss: torch.Tensor) -> None:
+    """Go backward by `backward()`: a re-entrant checkpoint allows no `autograd.grad`."""
+    if not loss.requires_grad or loss.numel() != 1:
+        return
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        raise TapeUnreadable(f"the backward pass fails: {error}") from None
 
 
 @contextmanager
@@ -65,11 +88,23 @@ def _modes(recorder: Recorder, sandbox: Sandbox) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        if "torch._dynamo" in sys.modules:  # what is compiled would hide its ops; nothing is if it was not imported
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(tapped(sandbox.model, after=leave, before=enter))
         stack.enter_context(recorder)
         yield
+
+
+def _run_eagerly(guard: Guard) -> None:
+    """Let compiled functions run uncompiled, or they would hide their ops.
+
+    Nothing is compiled where the compiler was not imported; and other threads, which may train meanwhile, see the
+    switch as well, so that a worker thread leaves it alone.
+    """
+    compiler: Any = sys.modules.get("torch._dynamo.eval_frame")
+    set_stance = getattr(torch.compiler, "set_stance", None)  # since torch 2.6
+    if compiler is None or set_stance is None or threading.current_thread() is not threading.main_thread():
+        return
+    guard.on_close(partial(setattr, compiler, "_stance", compiler._stance))
+    set_stance("force_eager")
 
 
 def _restore_copy(guard: Guard, sandbox: Sandbox, step: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
@@ -75,8 +77,11 @@ class Recorder(TorchFunctionMode):
         operands = tensors_of(args, kwargs)
         numbers = tuple(self.number_of(tensor) for tensor in operands)
         if name in _ESCAPES:
-            self._note_escape(numbers)
+            if not _is_in_torch(sys._getframe(1)):
+                self._note_escape(numbers)
             return func(*args, **kwargs)
+        if name == "grad":
+            self._note_differentiated(*args[:2])
         was_live = any(self.recording.values[n].is_live for n in numbers)
         self._save_before_change(name, args, kwargs, was_live)
         stored = map_tensors(lambda tensor: Use(self.number_of(tensor)), (args, kwargs))
@@ -90,6 +95,12 @@ class Recorder(TorchFunctionMode):
             op.random_state = (generator, state)
         changed = [t for t, version in zip(operands, versions, strict=True) if _version(t) != version]
         return self._written(op, operands, changed, result, was_live)
+
+    def add_root(self, loss: torch.Tensor) -> None:
+        """Write down that this is a loss."""
+        value = self.recording.values[self.number_of(loss)]
+        value.tensor = loss.detach()
+        self.recording.roots.append(value.number)
 
     def number_of(self, tensor: torch.Tensor) -> int:
         """Return the number of a tensor's present value; one that is met for the first time gets one."""
@@ -162,6 +173,12 @@ class Recorder(TorchFunctionMode):
             if is_live or value.tensor is not None:
                 value.tensor = tensor.detach().clone()
 
+    def _note_differentiated(self, outputs: Any, inputs: Any = None) -> None:
+        """Take what is differentiated with respect to parameters for a loss, as a loop without backward() does."""
+        leaves = [self.recording.values[self.number_of(tensor)] for tensor in tensors_of(inputs)]
+        if leaves and all(value.taint == Taint.PARAMETER and value.producer < 0 for value in leaves):
+            self.recording.differentiated += [self.number_of(tensor) for tensor in tensors_of(outputs)]
+
     def _note_escape(self, numbers: tuple[int, ...]) -> None:
         self.origins.left_torch = True
         self.recording.escapes += [(number, len(self.recording.ops)) for number in numbers]
@@ -172,11 +189,17 @@ class Recorder(TorchFunctionMode):
             return self._exchanged[id(tensor)]
         number = self.number_of(tensor)
         if number in self._overrides and self.recording.values[number].producer < 0:
-            new = _shifted(tensor, self._overrides[number])
+            new = self._exchanged_for(tensor, self._overrides[number])
             self._numbers[id(new)] = (weakref.ref(new), number)
             self._exchanged[id(tensor)] = new
             return new
         return tensor
+
+    def _exchanged_for(self, tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        if not tensor.requires_grad or not new.requires_grad or tensor.dtype != new.dtype:
+            return new
+        found: torch.Tensor = self.unrecorded(lambda: _Exchange.apply(tensor, new))  # type: ignore[no-untyped-call]
+        return found
 
     def _override(self, made: list[torch.Tensor], altered: set[int], result: Any) -> Any:
         exchanged: dict[int, torch.Tensor] = {}
@@ -184,7 +207,7 @@ class Recorder(TorchFunctionMode):
             number = self._numbers[id(tensor)][1]
             if number not in self._overrides:
                 continue
-            new = _shifted(tensor, self._overrides[number])
+            new = self._exchanged_for(tensor, self._overrides[number])
             if id(tensor) in altered:
                 self.unrecorded(partial(tensor.copy_, new))
             else:
@@ -193,15 +216,26 @@ class Recorder(TorchFunctionMode):
         return map_tensors(lambda tensor: exchanged.get(id(tensor), tensor), result)
 
 
-def _shifted(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """Return other values in the place of a tensor's own that still lead back to its graph.
+class _Exchange(torch.autograd.Function):
+    """Other values in the place of a tensor's own that still lead back to its graph, and save nothing for it.
 
     A program that differentiates what was exchanged, as a gradient penalty does, fails on a tensor without history.
     """
-    if not tensor.requires_grad or not new.requires_grad:
-        return new
-    gradient_only = tensor - tensor.detach()  # zero, but with the graph
-    return new + torch.where(torch.isfinite(gradient_only), gradient_only, torch.zeros_like(gradient_only))
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        return new.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return gradients[0], gradients[0]
+
+
+def _is_in_torch(frame: FrameType | None) -> bool:
+    """Whether torch's own code asks, as distributions do to validate their arguments; it only raises."""
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nbdebug."):
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("torch.")
 
 
 def _modified_by(name: str, args: Any, kwargs: Any) -> list[torch.Tensor]:

@@ -16,13 +16,8 @@ __all__ = ["replayed", "tail_of"]
 
 def tail_of(recording: Recording, exchanged: set[int], root: int) -> list[Op]:
     """Return the ops that depend on the exchanged values and lead to the loss, in order."""
-    depends, dirty = [], set(exchanged)
-    for op in recording.ops:
-        if dirty.intersection(op.inputs):
-            depends.append(op)
-            dirty.update(op.made)
     tail, wanted = [], {root}
-    for op in reversed(depends):
+    for op in reversed(_dependents(recording, exchanged)):
         if wanted.intersection(op.made):
             tail.append(op)
             wanted.update(op.inputs)
@@ -31,23 +26,31 @@ def tail_of(recording: Recording, exchanged: set[int], root: int) -> list[Op]:
 
 def replayed(recording: Recording, exchange: dict[int, torch.Tensor], root: int) -> torch.Tensor:
     """Return the loss as it would be with other values; it is differentiable with respect to these."""
-    tail = tail_of(recording, set(exchange), root)
-    _refuse(recording, tail, set(exchange), root)
+    _refuse_escapes(recording, set(exchange), root)
     known = dict(exchange)
-    for op in tail:
+    for op in tail_of(recording, set(exchange), root):
+        if op.name == "grad":
+            raise TapeUnreadable("the loss contains a gradient by torch.autograd.grad behind the prediction")
         known = {**known, **_run(recording, op, known), **exchange}
     if root not in known:
         raise TapeUnreadable("the loss does not depend on the exchanged value")
     return known[root]
 
 
-def _refuse(recording: Recording, tail: list[Op], exchanged: set[int], root: int) -> None:
-    for op in tail:
-        if op.name == "grad":
-            raise TapeUnreadable("the loss contains a gradient by torch.autograd.grad behind the prediction")
-    dirty = exchanged.union(*(op.made for op in tail))
+def _dependents(recording: Recording, exchanged: set[int]) -> list[Op]:
+    found, reached = [], set(exchanged)
+    for op in recording.ops:
+        if reached.intersection(op.inputs):
+            found.append(op)
+            reached.update(op.made)
+    return found
+
+
+def _refuse_escapes(recording: Recording, exchanged: set[int], root: int) -> None:
+    """Refuse where Python code has read a value that would be another one: what it did with it cannot be repeated."""
     end = recording.values[root].producer
-    if any(number in dirty and at <= end for number, at in recording.escapes):
+    read = {number for number, at in recording.escapes if at <= end}
+    if read and read.intersection(exchanged.union(*(op.made for op in _dependents(recording, exchanged)))):
         raise TapeUnreadable("a value behind the prediction is turned into a Python number before the loss is computed")
 
 

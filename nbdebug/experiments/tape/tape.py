@@ -13,7 +13,7 @@ from nbdebug.experiments.tape.replay import replayed, tail_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["TOLERANCE", "Override", "Tape", "Tensor", "override", "record"]
+__all__ = ["TOLERANCE", "Override", "Tape", "Tensor", "moves_with_seed", "override", "record"]
 
 TOLERANCE = 1e-4  # a replay of the run's own values may differ by rounding, relative to the loss
 
@@ -81,6 +81,11 @@ class Tape:
         """The torch function that takes prediction and target: `cross_entropy`, `sub`; empty where there is none."""
         return self.main.comparison.name if self.main.comparison is not None else ""
 
+    @property
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """The gradient of each parameter, where a step or `record(gradients=True)` went backward."""
+        return self.recording.gradients
+
     def tensor(self, number: int) -> Tensor:
         """Return a value of the run by its number."""
         value, op = self.recording.values[number], self.recording.producer(number)
@@ -143,56 +148,71 @@ class Tape:
         return replayed(self.recording, exchange, self.main.root)
 
 
-def record(sandbox: Sandbox, batch: Batch, *, step: bool | None = None, seed: int = 0) -> Tape:
+def record(sandbox: Sandbox, batch: Batch, *, step: bool | None = None, seed: int = 0, gradients: bool = False) -> Tape:
     """Run the training step, or the loss where there is none, once on the copy, and read what it does.
 
     The optimizer is held, and the copy, random generators and everything global are as before. `step` chooses between
     the two where the user passed both. What cannot be read is refused with the reason.
     """
     is_step = sandbox.train_step is not None if step is None else step
-    recording = run_recorded(sandbox, batch, step=is_step, seed=seed)
-    roots = list(dict.fromkeys(recording.roots))
-    if not roots:
-        raise TapeUnreadable("the training step calls no backward()" if is_step else "the loss is not a tensor")
-    if any(recording.values[root].numel != 1 for root in roots):
-        raise TapeUnreadable("the loss is not a scalar")
-    if not any(recording.values[root].requires_grad for root in roots):
-        raise TapeUnreadable("the loss has no gradient")
+    recording = run_recorded(sandbox, batch, step=is_step, seed=seed, backward=gradients)
+    roots = _roots(recording, is_step)
     terms = [term for root in roots for term in terms_of(recording, root)]
     read = [term for term in terms if term.prediction is not None]
     if not read:
         raise TapeUnreadable("no operation behind the loss computes with both parameters and data")
     tape = Tape(recording, tuple(terms), main_term(recording, read), is_step, seed)
+    if tape.prediction.op < 0 and tape.prediction.value.numel() == 1:
+        raise TapeUnreadable("the loss comes out of code that the tape cannot see into, such as TorchScript or vmap")
     tape.release()
     return tape
 
 
-def override(sandbox: Sandbox, batch: Batch, tape: Tape, exchange: dict[int, torch.Tensor]) -> Override:
+def _roots(recording: Recording, is_step: bool) -> list[int]:
+    """Return the losses of a run, without those that have no gradient."""
+    roots = list(dict.fromkeys(recording.roots or recording.differentiated))
+    if not roots:
+        raise TapeUnreadable("the training step calls no backward()" if is_step else "the loss is not a tensor")
+    if any(recording.values[root].numel != 1 for root in roots):
+        raise TapeUnreadable("the loss is not a scalar")
+    graded = [root for root in roots if recording.values[root].requires_grad]
+    if not graded:
+        raise TapeUnreadable("the loss has no gradient")
+    return graded
+
+
+def override(
+    sandbox: Sandbox, batch: Batch, tape: Tape, exchange: dict[int, torch.Tensor], *, gradient: bool = False
+) -> Override:
     """Run the program again with values exchanged where they are made; for what a replay refuses."""
     leaves = {}
     for number, new in exchange.items():
         _same_shape(tape.recording.values[number], new)
         leaves[number] = new.detach().clone().requires_grad_(new.is_floating_point() or new.is_complex())
-    again = run_recorded(sandbox, batch, step=tape.is_step, seed=tape.seed, overrides=leaves)
+    wants = gradient and not tape.is_step
+    again = run_recorded(sandbox, batch, step=tape.is_step, seed=tape.seed, backward=wants, overrides=leaves)
     last = max(tape.recording.values[number].producer for number in exchange)
     names = [[op.name for op in recording.ops[: last + 1]] for recording in (tape.recording, again)]
-    place = tape.recording.roots.index(tape.main.root)
-    if names[0] != names[1] or place >= len(again.roots):
+    loss = _same_root(tape, again)
+    if names[0] != names[1] or loss is None:
         raise TapeUnreadable("a second run of the program takes other operations")
-    loss = again.values[again.roots[place]].tensor
-    assert loss is not None
-    leaf = leaves[next(iter(exchange))]
-    return Override(float(loss.detach()), leaf.grad if tape.is_step else _gradient(loss, leaf))
+    return Override(float(loss), leaves[next(iter(exchange))].grad)
 
 
-def _gradient(loss: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor | None:
-    if not loss.requires_grad or not leaf.requires_grad:
-        return None
-    try:
-        (found,) = torch.autograd.grad(loss, leaf, allow_unused=True)
-    except RuntimeError:  # a re-entrant checkpoint allows backward() only
-        return None
-    return found
+def moves_with_seed(sandbox: Sandbox, batch: Batch, tape: Tape) -> bool:
+    """Whether the prediction is another one with another seed, so that differences between runs mean nothing."""
+    again = record(sandbox, batch, step=tape.is_step, seed=tape.seed + 1)
+    one, other = tape.prediction.value, again.prediction.value
+    return one.shape != other.shape or not torch.equal(one, other)
+
+
+def _same_root(tape: Tape, again: Recording) -> torch.Tensor | None:
+    """Return the loss of another run that is the one the tape has read, by its place among all of them."""
+    before = tape.recording.roots or tape.recording.differentiated
+    after = again.roots or again.differentiated
+    place = before.index(tape.main.root)
+    loss = again.values[after[place]].tensor if place < len(after) else None
+    return loss.detach() if loss is not None else None
 
 
 def _same_shape(value: Value, new: torch.Tensor) -> None:

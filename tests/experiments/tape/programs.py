@@ -75,3 +75,15 @@ def tape_of(sandbox: Sandbox, **options: Any) -> Tape:
 def computed(function: Any, model: nn.Module | None = None, batch: Any = None) -> Sandbox:
     """Copy a program whose loss is computed by `function(model, x, y)`."""
     return sandbox_of(model, batch=batch, compute_loss=lambda model, batch, loss_fn: function(model, *batch))
+
+
+# What a sandbox copies with a program's functions cannot be looked at from outside; what a module names is not copied.
+NOTES: list[Any] = []
+OTHER = nn.Linear(1, 1)
+
+
+def train_the_other() -> None:
+    """Take a real step of a model that no tape looks at."""
+    optimizer = torch.optim.SGD(OTHER.parameters(), 0.1)
+    OTHER(torch.ones(1, 1)).sum().backward()
+    optimizer.step()

@@ -53,7 +53,7 @@ def test_replay_and_override_agree(sandbox: Sandbox) -> None:
     expected = F.cross_entropy(new, Y)
     assert tape.replay_error < 1e-6
     assert float(tape.replay(new)) == pytest.approx(float(expected))
-    outcome = override(sandbox, sandbox.batch(), tape, {tape.prediction.number: new})
+    outcome = override(sandbox, sandbox.batch(), tape, {tape.prediction.number: new}, gradient=True)
     assert outcome.loss == pytest.approx(float(expected))
     leaf = new.clone().requires_grad_()
     F.cross_entropy(leaf, Y).backward()
@@ -63,7 +63,7 @@ def test_replay_and_override_agree(sandbox: Sandbox) -> None:
 
 def test_override_with_its_own_values_changes_nothing(sandbox: Sandbox) -> None:
     tape = tape_of(sandbox)
-    again = override(sandbox, sandbox.batch(), tape, {tape.prediction.number: tape.prediction.value})
+    again = override(sandbox, sandbox.batch(), tape, {tape.prediction.number: tape.prediction.value}, gradient=True)
     assert again.loss == tape.loss
     assert again.gradient is not None
     torch.testing.assert_close(again.gradient, tape.gradient())
