@@ -7,11 +7,11 @@ A contradiction stands whatever the training does. Everything else is judged by 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nbdebug.charts import Lines
+from nbdebug.charts import Bars, Lines
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
 from nbdebug.core.verification import Contest, Verification
@@ -26,6 +26,7 @@ from nbdebug.sandbox import interrupts_held
 __all__ = ["settle"]
 
 FAILS = "training-fails"
+MOST_SHOWN = 12  # exchanges in a chart
 
 
 def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
@@ -40,7 +41,7 @@ def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
         return True
     found = _taken_apart(session, gate, order, shown)
     if found is not None:
-        _write(session, gate, found, order)
+        _write(session, gate, found)
     return True
 
 
@@ -103,29 +104,56 @@ class _heard:
         self.stop()
 
 
-def _write(session: Session, gate: LearningGate, found: Differential, order: Sequence[str]) -> None:
+def _write(session: Session, gate: LearningGate, found: Differential) -> None:
     """Confirm the cause, refute what does not rescue the training, and say what was tried."""
     results = {result.check: result for result in session.journal.results}
-    cause = found.cause
-    for check, result in results.items():
-        if any(f.is_alarm for f in result.findings) and (cause is None or check != cause.exchange.check):
-            kept = tuple(_judged(f, found) for f in result.findings)
-            session.journal.write(result.with_findings(kept))
-    if cause is not None:
-        name = cause.exchange.check
-        others = [c for c, r in results.items() if c != name and any(f.is_alarm for f in r.findings)]
-        old = [f for f in results[name].findings if f.is_alarm] if name in results else []
-        if cause.exchange.is_hypothesis and old:
-            findings = [_confirmed(f, gate, found, others) for f in old]
-        else:
-            findings = [replace(_named(gate, found, others), check=name, session=session)]
-        session.journal.write(Result(name, "found", tuple(findings)))
-    session.journal.note(_summary(gate, found))
+    alarming = [check for check, result in results.items() if any(f.is_alarm for f in result.findings)]
+    named = found.cause.exchange.check if found.cause is not None else ""
+    for check in alarming:
+        if check != named:
+            kept = tuple(_judged(f, found) for f in results[check].findings)
+            session.journal.write(results[check].with_findings(kept))
+    if named:
+        odd = [c for c in alarming if c != named and not any(f.is_contradiction for f in results[c].findings)]
+        findings = _caused(session, gate, found, results.get(named), odd)
+        if _has_standing(results.values(), found):  # a contradiction that could not be fixed on a copy comes first
+            findings = [f if f.is_contradiction else replace(f, severity="suspect", cures=None) for f in findings]
+        session.journal.write(Result(named, "found", tuple(findings)))
+    elif FAILS in results:
+        shown = [replace(f, exhibit=_exchanges(found)) for f in results[FAILS].findings]
+        session.journal.write(results[FAILS].with_findings(tuple(shown)))
+    session.journal.note(_summary(found))
+
+
+def _exchanges(found: Differential) -> Bars:
+    """Return the skill that each exchange came to, the best first."""
+    tried = sorted((run for run in found.runs if run.was_tried), key=lambda run: -run.skill)[:MOST_SHOWN]
+    names = ("as it is", *(run.exchange.name for run in tried))
+    skills = (found.own, *(max(run.skill, 0.0) for run in tried))
+    return Bars(names, skills, title="Skill with one ingredient exchanged (0: constant prediction, 1: perfect)")
+
+
+def _caused(
+    session: Session, gate: LearningGate, found: Differential, known: Result | None, odd: Sequence[str]
+) -> list[Finding]:
+    assert found.cause is not None
+    old = [f for f in known.findings if f.is_alarm] if known is not None else []
+    if found.cause.exchange.is_hypothesis and old:
+        return [_confirmed(finding, gate, found, odd) for finding in old]
+    return [replace(_named(gate, found, odd), check=found.cause.exchange.check, session=session)]
+
+
+def _has_standing(results: Iterable[Result], found: Differential) -> bool:
+    """Whether a contradiction is left whose fix was not tried on a copy."""
+    bugs = {f.check for result in results for f in result.findings if f.severity == "bug" and f.is_contradiction}
+    return any(not found.refutes(check) and not found.confirms(check) for check in bugs)
 
 
 def _judged(finding: Finding, found: Differential) -> Finding:
     """Return an alarm that is not the cause: a refuted statistic is a note, an untried one a suspect."""
-    if not finding.is_alarm or finding.is_contradiction:
+    if finding.is_alarm and finding.is_contradiction:
+        return replace(finding, explains=tuple(dict.fromkeys((*finding.explains, FAILS))))
+    if not finding.is_alarm:
         return finding
     if found.refutes(finding.check) and found.cause is not None:
         return replace(finding, severity="note", told_apart="Its fix on a copy does not rescue the training.")
@@ -211,7 +239,7 @@ def _curves(gate: LearningGate, found: Differential) -> Lines:
     return Lines.of_losses(lines, "Training loss")
 
 
-def _summary(gate: LearningGate, found: Differential) -> str:
+def _summary(found: Differential) -> str:
     """Say in one note what was tried and what came of it."""
     tried = [run for run in found.runs if run.was_tried]
     late = sum(run.left_out.startswith("not tried") for run in found.runs)

@@ -13,7 +13,7 @@ from nbdebug.evidence.learning_gate import LearningGate
 __all__ = ["training_fails"]
 
 
-@check
+@check(basis="statistic")
 def training_fails(gate: LearningGate) -> Iterator[Finding]:
     """Your training does not learn what can be learned from the same data.
 

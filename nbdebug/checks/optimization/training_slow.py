@@ -12,7 +12,7 @@ from nbdebug.evidence.learning_gate import LearningGate
 __all__ = ["training_slow"]
 
 
-@check
+@check(basis="statistic")
 def training_slow(gate: LearningGate) -> Iterator[Finding]:
     """Your training learns, but only after far more steps than a reference.
 

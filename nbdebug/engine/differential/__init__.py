@@ -50,8 +50,8 @@ class Differential:
 
     @property
     def needed(self) -> float:
-        """The gain in skill that counts as a rescue."""
-        best = max((run.skill for run in self.runs if run.was_tried), default=self.own)
+        """The gain in skill that counts as a rescue; repairs such as Adam do not raise the mark for causes."""
+        best = max((run.skill for run in self.runs if run.was_tried and run.exchange.check), default=self.own)
         return max(LEAST_GAIN, HALF_WAY * (best - self.own))
 
 

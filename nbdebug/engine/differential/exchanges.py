@@ -201,7 +201,7 @@ def _rates() -> Iterator[Exchange]:
         yield _one(
             f"learning rate ÷ {factor}", "learning-rate-too-high", "The learning rate is too high", "optimizer", fix
         )
-    for factor in (3, 10, 30, 100, 1000, 10000):
+    for factor in (3, 10, 30, 100, 1000, 10_000, 100_000):
         fix = (f"Multiply the learning rate by {factor}.", "", Patch("multiply-learning-rate", {"factor": factor}))
         yield _one(
             f"learning rate × {factor}", "learning-rate-too-low", "The learning rate is too low", "optimizer", fix

@@ -81,9 +81,9 @@ def _steps(gate: LearningGate) -> int:
 
 
 def own_skill(gate: LearningGate) -> float:
-    """Return the skill of the user's own training, as it is to be beaten."""
+    """Return the skill of the user's own training, which is to be beaten; at least that of a constant prediction."""
     known = [skill for skill in (gate.skill, gate.patient_skill) if not math.isnan(skill)]
-    return max(known) if known and gate.is_finite else 0.0
+    return max(0.0, *known) if known and gate.is_finite else 0.0
 
 
 def _begun(
