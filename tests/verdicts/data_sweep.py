@@ -113,6 +113,13 @@ def differing(places: int) -> LoaderSweep:
     return values(np.arange(100)[:, None] * (np.arange(8) < places), "int64")
 
 
+def with_neighbors(count: int) -> LoaderSweep:
+    """Return samples of which so many differ from another one in a single value, and the rest in four."""
+    rows = np.arange(100)[:, None] * (np.arange(8) < 4)
+    rows[1:count:2] = rows[0:count:2] + (np.arange(8) == 7)
+    return values(rows, "int64")
+
+
 def column(distinct: int) -> LoaderSweep:
     """Return samples whose first column has so many values, and the second one few."""
     return values(np.stack([np.arange(100) % distinct, np.arange(100) // distinct], 1), "float32")
@@ -133,6 +140,7 @@ table.pair("copies", copies, {11: "suspect", 9: "note"})
 table.pair("pairs", lambda equal: copies(equal, 40), {5: "suspect", 4: "note"})
 table.pair("apart", differing, {4: "suspect", 3: "silent"})
 table.pair("unique", column, {81: "suspect", 79: "silent"})
+table.pair("nearest", with_neighbors, {24: "suspect", 26: "silent"})
 table.pair("even", lambda common: oversampled(common, 30), {91: "suspect", 89: "note"})
 table.pair("uneven", lambda distinct: oversampled(60, distinct), {31: "suspect", 29: "note"})
 table.pair("least", lambda seen: copies(10, seen), {32: "suspect", 31: "not applicable"})

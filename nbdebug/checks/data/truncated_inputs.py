@@ -144,7 +144,7 @@ def truncated_inputs(
     sweep: LoaderSweep,
     stored: StoredValues | None,
     *,
-    blank: float = 0.5,  # fraction of samples that are all zero
+    blank: float = 0.5,  # fraction of samples that are all zero; our choice
     bell: float = 0.6,  # the integers between -1 and 1 hold 68 % of a normal distribution
     least: int = 16,  # samples; our choice
 ) -> Iterator[Finding]:
