@@ -10,7 +10,6 @@ from nbdebug.checks.data.class_imbalance import ClassWeighting
 from nbdebug.checks.data.extreme_batch_size import LoneSample
 from nbdebug.checks.data.invalid_labels import LabelTrial, LabelTrials
 from nbdebug.checks.data.non_finite_inputs import BadValuesReach
-from nbdebug.checks.data.truncated_inputs import StoredValues, ValueLoss
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook, SampleFailure
 from nbdebug.evidence.loader_sweep_tally import PartFacts
@@ -213,24 +212,3 @@ table.row("enough", "silent", rare(500))
 table.pair("per_class", rare, {9: "note", 10: "silent"})
 table.pair("at_all", sweep, {99: "note", 100: "silent"})
 table.pair("parameters", lambda each: sweep(trainable=1000 * each), {1001: "note", 1000: "silent"})
-
-
-def whole(constant: int = 0, standardized: int = 0) -> LoaderSweep:
-    """Return whole numbers: so many blank samples of a hundred, so many of ten columns that look standardized."""
-    bell = np.repeat([0, 1, -1, 2, -2], [66, 15, 15, 2, 2])
-    rows = np.stack([bell if index < standardized else np.arange(100) for index in range(10)], 1).astype(np.float32)
-    facts = {"samples": 100, "constant": constant, "whole": True, "low": 0.0, "high": 1.0, "rows": rows}
-    blank = np.arange(100) < constant
-    return sweep(100, np.arange(100) % 2, parts=(part("input", **facts), part("target")), blank=blank)
-
-
-def cast(seen: int) -> tuple[LoaderSweep, StoredValues]:
-    """Return so many samples that a cast has cut down."""
-    return sweep(seen), StoredValues(seen, (ValueLoss("batch[0]", "cast", "reading", "float64", 200, 2),))
-
-
-table = Table("truncated-inputs")
-table.row("real numbers", "silent", sweep(), None)
-table.pair("blank", lambda count: (whole(count), None), {51: "suspect", 49: "silent"})
-table.pair("bell", lambda columns: (whole(0, columns), None), {7: "suspect", 6: "silent"})
-table.pair("least", cast, {16: "bug", 15: "not applicable"})

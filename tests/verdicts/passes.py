@@ -198,11 +198,12 @@ table.pair("response", outputs, {0.9e-6: "bug", 1.1e-6: "silent"})
 
 def gap(**facts: Any) -> ModeGap:
     """Return a training from a loss of 1 to 0, in both modes alike unless the facts say otherwise."""
-    return minimal(ModeGap, start=1.0, steps=40, **facts)
+    return minimal(ModeGap, steps=40, **{"start": 1.0, **facts})
 
 
 table = Table("train-eval-gap")
 table.row("alike", "silent", gap())
+table.row("a loss of zero", "not applicable", gap(start=0.0))
 table.row("not settled yet", "note", gap(eval=1.0))
 table.pair("lost", lambda share: gap(settled=share), {0.51: "suspect", 0.49: "silent"})
 table.pair("trained", lambda loss: gap(chance=1.0, given_train=loss, given_eval=2.0), {0.49: "suspect", 0.51: "silent"})

@@ -146,7 +146,7 @@ def excessive_weight_decay(
     chance = first.chance_loss if first is not None and first.chance_loss is not None else start
     fresh = (weights is None or weights.fresh) and start > untrained * chance
     gained = start - undecayed
-    if gained < slow * abs(start):  # too slow to compare losses: trained models and tiny learning rates
+    if gained <= 0 or gained < slow * abs(start):  # too slow to compare losses: trained models and tiny learning rates
         if fresh and race.dominance > dominance:
             yield _finding(race, dominance, "suspect")
         return

@@ -195,9 +195,9 @@ def train_eval_gap(
     if given is not None and given > lost:
         yield _finding(gap, given, lost, "suspect", gap.given_train, gap.given_eval, "As passed, ")
         return
-    if gap.start - gap.train < learned * abs(gap.start):
-        raise NotApplicable(f"{gap.steps} training steps did not lower the loss, so there is nothing to compare")
     fell = gap.start - gap.train
+    if fell <= 0 or fell < learned * abs(gap.start):
+        raise NotApplicable(f"{gap.steps} training steps did not lower the loss, so there is nothing to compare")
     settled = (gap.settled - gap.train) / fell
     if settled > lost:
         text = f"After {gap.steps} training steps, "
