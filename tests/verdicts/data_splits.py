@@ -25,7 +25,7 @@ table.pair("share", lambda count: split(exact=count, beyond_chance=count), {10: 
 table.pair("surely", lambda count: split(exact=count, beyond_chance=count), {50: "bug", 49: "suspect"})
 table.pair("pairs", lambda n: split(compared=100, exact=n, beyond_chance=n), {2: "suspect", 1: "note"})
 table.pair("near_share", lambda count: split(near=count), {50: "suspect", 49: "silent"})
-table.pair("p_value", lambda inner: split(exact=20, inner=inner), {2: "suspect", 3: "silent"})
+table.pair("p_value", lambda inner: split(exact=26, inner=inner), {5: "suspect", 6: "silent"})
 
 
 def shift(**facts: Any) -> tuple[Shifts, None]:
