@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 import subprocess
 import sys
 import typing
+from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.distributed import distributed_c10d
 
 import nbdebug
 from nbdebug.core.registry import CheckSpec, registry
@@ -112,6 +117,65 @@ def test_nothing_below_knows_widgets(path: Path) -> None:
     names = {name.split(".")[0] for name in imports(path, lazy=True)}
     assert not names & {"ipywidgets", "anywidget", "bqplot", "IPython", "traitlets"}
     assert "widgets" not in {name.split(".")[0] for name in ours(imports(path, lazy=True))}
+
+
+# The files that use private names of torch; a new use belongs into torch_compat.
+USE_PRIVATE_TORCH = {"core.torch_compat", "sandbox.isolation", "fixes.depth", "fixes.hidden", "fixes.layers"}
+OPERATIONS = {"_fused_dropout", "_set_grad_enabled"}  # names that are seen when a model runs, and never called
+
+
+@cache
+def private_torch() -> frozenset[str]:
+    """Return the private names of what torch hands out: modules, layers, tensors, nodes, optimizers, loaders."""
+    layer, tensor = nn.Linear(1, 1), torch.ones(1, requires_grad=True)
+    optimizer, loader = torch.optim.SGD(layer.parameters()), torch.utils.data.DataLoader([0])
+    holders = (
+        torch, torch._C, torch._C._functorch, torch.utils, torch.autograd, torch.autograd.graph, distributed_c10d,
+        nn.modules.module, nn.modules.batchnorm, nn.modules.conv, nn.modules.dropout, layer, tensor,
+        (tensor * 2).grad_fn, torch.autograd.Variable, optimizer, torch.optim.lr_scheduler, loader, iter(loader),
+        torch.amp.GradScaler("cpu"), nn.parallel.DistributedDataParallel,
+        torch.utils.data.dataloader._MultiProcessingDataLoaderIter,
+    )  # fmt: skip
+    names = {name for holder in holders for name in dir(holder)} | {"_orig_mod", "_forward_cls", "_workers"}
+    return frozenset(name for name in names - OPERATIONS if re.fullmatch(r"_[A-Za-z]\w+", name))
+
+
+def uses_of_private_torch(code: str) -> list[str]:
+    """Return the private names of torch that code imports, asks another object than `self` for, or holds as text."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+            path = f"{node.module}." + ".".join(alias.name for alias in node.names)
+            found += [path] if "._" in path else []
+        elif isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.startswith("torch.") and "._" in a.name]
+        elif isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            found += [node.attr] if node.attr in private_torch() else []
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += [node.value] if node.value in private_torch() else []
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_private_names_of_torch_are_used_in_one_place(path: Path) -> None:
+    uses = uses_of_private_torch(path.read_text())
+    assert not uses or module_of(path) in USE_PRIVATE_TORCH, f"name {', '.join(uses)} in core/torch_compat.py"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from torch._C import _functorch",
+        "from torch.nn.modules.conv import _ConvNd",
+        "import torch.utils._pytree",
+        "torch._foreach_norm(values)",
+        "tensor._version",
+        "getattr(model, '_orig_mod', None)",
+        "module._parameters['weight']",
+    ],
+)
+def test_private_names_of_torch_are_seen(code: str) -> None:
+    assert uses_of_private_torch(code)
 
 
 BLOCK = """

@@ -70,6 +70,8 @@ class Finding:
     `step` is the training step that it is about, and `outcome` how a training came out, where there is one. Where it
     alone was fixed on a copy, `told_apart` says what was seen, and the alarms that went away with it are kept as well.
 
+    `is_contradiction` says that it stands by itself, whatever the training does, although its check judges statistics.
+
     A finding of a report that was just made knows the session that found it, so that its remedies can be tried; one
     that was read from a file does not.
     """
@@ -91,6 +93,7 @@ class Finding:
     outcome: str = ""
     told_apart: str = ""
     cures: tuple[str, ...] | None = None
+    is_contradiction: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a severity that nobody would know how to rank."""
@@ -152,6 +155,7 @@ class Finding:
             "outcome": self.outcome,
             "told_apart": plain(self.told_apart),
             "cures": None if self.cures is None else list(self.cures),
+            "is_contradiction": self.is_contradiction,
         }
 
     @classmethod
@@ -172,6 +176,7 @@ class Finding:
             outcome=data.get("outcome", ""),
             told_apart=data.get("told_apart", ""),
             cures=None if data.get("cures") is None else tuple(data["cures"]),
+            is_contradiction=data.get("is_contradiction", False),
         )
 
 

@@ -13,14 +13,17 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from nbdebug.core.renamed import current_id
 from nbdebug.core.rng_safe_import import drawing_nothing
 
-__all__ = ["CheckSpec", "Need", "ProbeSpec", "Registry", "check", "probe", "recorded", "registry"]
+__all__ = ["Basis", "CheckSpec", "Need", "ProbeSpec", "Registry", "check", "probe", "recorded", "registry"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+# A contradiction is what no sound program can show. A statistic only looks odd: it is a problem where the training
+# fails, and a bug where its fix on a copy rescues the training.
+Basis = Literal["contradiction", "statistic"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class CheckSpec:
     explains: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     stage: str = ""
+    basis: Basis = "contradiction"
     texts: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -143,7 +147,9 @@ registry = Registry()
 @overload
 def check(function: F, /) -> F: ...
 @overload
-def check(*, explains: Iterable[str] = (), aliases: Iterable[str] = (), stage: str = "") -> Callable[[F], F]: ...
+def check(
+    *, explains: Iterable[str] = (), aliases: Iterable[str] = (), stage: str = "", basis: Basis = "contradiction"
+) -> Callable[[F], F]: ...
 def check(
     function: F | None = None,
     /,
@@ -151,11 +157,13 @@ def check(
     explains: Iterable[str] = (),
     aliases: Iterable[str] = (),
     stage: str = "",
+    basis: Basis = "contradiction",
 ) -> F | Callable[[F], F]:
     """Register a function from evidence to findings as a check.
 
     `explains` names the problems that this one accounts for when both are found; `stage` places a check of your
-    own in the tree (by default it stands in a stage called "Yours").
+    own in the tree (by default it stands in a stage called "Yours"). A check with `basis="statistic"` judges what only
+    looks odd: `diagnose` makes its findings notes where the training learns, and bugs where their fix rescues it.
     """
 
     def register(function: F) -> F:
@@ -170,6 +178,7 @@ def check(
                 explains=tuple(explains),
                 aliases=tuple(aliases),
                 stage=stage,
+                basis=basis,
                 texts=_headings(function),
             )
         )

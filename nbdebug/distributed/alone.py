@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from datetime import timedelta
 from functools import cache
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import nn
+
+from nbdebug.core.torch_compat import process_groups, single_process_group
 
 __all__ = ["groups_in", "lone_group", "look_wrapped", "stand_alone"]
 
@@ -23,10 +23,9 @@ def stand_alone(on_close: Callable[[Callable[[], Any]], None]) -> None:
     """Make the default group look like a group of one process; how to undo it is told before it is done."""
     if not dist.is_available() or not dist.is_initialized():
         return
-    from torch.distributed import distributed_c10d as c10d
-
     lone, store = _lone_group()
-    world, before = c10d._world, c10d._world.default_pg
+    world = process_groups()
+    before = world.default_pg
     if before is lone:
         return
 
@@ -66,15 +65,4 @@ def lone_group() -> Any:
 
 @cache
 def _lone_group() -> tuple[Any, Any]:
-    """Return a process group of this process alone, created once and without a collective."""
-    from torch._C._distributed_c10d import HashStore
-    from torch.distributed.distributed_c10d import GroupName
-
-    store = HashStore()
-    backend = dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=60))
-    group = dist.ProcessGroup(store, 0, 1)
-    for device in ("cpu", "cuda"):
-        if device == "cpu" or torch.cuda.is_available():
-            group._register_backend(torch.device(device), dist.ProcessGroup.BackendType.GLOO, backend)
-    group._set_group_name(GroupName("nbdebug_alone"))
-    return group, store
+    return single_process_group("nbdebug_alone")

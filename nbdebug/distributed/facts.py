@@ -13,10 +13,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Sampler
 
+from nbdebug.core.torch_compat import has_communication_hook
 from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.setup import Feed, Setup, unwrap
 from nbdebug.setup.nested import leaves
 from nbdebug.setup.tensor_memory import array_of
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["as_facts", "averages_itself", "facts_of", "period_of", "prints_of", "sends_buffers", "untold_sampler"]
 
@@ -36,10 +38,9 @@ def as_facts(said: Mapping[str, Any]) -> RankFacts:
 def facts_of(setup: Setup, rank: int) -> RankFacts:
     """Look at the model and the loader of a setup; its generators have to be guarded by the caller, unseeded."""
     held = RankFacts(rank, prints_of(setup.model), own_averaging=averages_itself(setup.model))
-    try:
+    with user_code(passing=()):  # the user's data set and sampler have checks of their own
         return replace(held, **_drawn(setup))
-    except Exception:  # of the user's data set or sampler, which have checks of their own
-        return held
+    return held
 
 
 def _drawn(setup: Setup) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def _kept_by_ddp(model: nn.Module) -> set[int]:
 
 def averages_itself(model: nn.Module) -> bool:
     """Whether a communication hook of the user's decides what is averaged, and when: local SGD lets weights drift."""
-    return any(getattr(wrapper, "_comm_hooks", ()) for wrapper in _wrappers(model))
+    return any(has_communication_hook(wrapper) for wrapper in _wrappers(model))
 
 
 def sends_buffers(model: nn.Module) -> bool:

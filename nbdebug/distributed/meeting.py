@@ -11,6 +11,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from nbdebug.core.torch_compat import default_store
+
 __all__ = ["Meeting", "meet"]
 
 ARRIVAL = 20.0  # seconds that the first process waits for the others to begin
@@ -132,9 +134,7 @@ def _store() -> Any:
     """Return a corner of the store in which torch's own processes met; None where they met in another way, as by
     MPI.
     """
-    from torch.distributed import distributed_c10d
+    from torch.distributed.distributed_c10d import PrefixStore
 
-    try:
-        return distributed_c10d.PrefixStore("nbdebug", distributed_c10d._get_default_store())
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
+    store = default_store()
+    return PrefixStore("nbdebug", store) if store is not None else None

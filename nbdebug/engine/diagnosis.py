@@ -14,6 +14,7 @@ from nbdebug.engine.decision_tree import checks_for, find_symptom, tree_order
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.root_cause import arbitrate
 from nbdebug.engine.session import Session
+from nbdebug.engine.verdicts import settle
 from nbdebug.errors import plainly
 from nbdebug.report import Report
 from nbdebug.report.progress import progress_bar
@@ -25,7 +26,7 @@ from nbdebug.setup.source_locations import places_of
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["diagnose", "report_of"]
+__all__ = ["conclude", "diagnose", "report_of"]
 
 QUICK_SAMPLES = 256
 
@@ -117,8 +118,15 @@ def diagnose(
             started = time.perf_counter()
             session.run(todo)
         if tell_apart and not quick and not session.journal.stopped:
-            arbitrate(session, tree_order(session.registry), shown=shown)
+            conclude(session, shown=shown)
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
+
+
+def conclude(session: Session, *, shown: bool) -> None:
+    """Judge the alarms of a whole run by intervention; where no training could be judged, tell causes from symptoms."""
+    order = tree_order(session.registry)
+    if not settle(session, order, shown=shown):
+        arbitrate(session, order, shown=shown)
 
 
 def report_of(session: Session, *, seconds: float | None = None, planned: Iterable[str] = ()) -> Report:

@@ -14,8 +14,8 @@ def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
     """Put the most likely cause first.
 
     What another finding of this run explains comes last of the alarms, and before that what was fixed on a copy in vain
-    while another fix helped. The others go by severity, then by the order of the tree. `explains` keeps only what this
-    run found.
+    while another fix helped. The others go by severity, then what was seen to be the cause, then by the order of the
+    tree. `explains` keeps only what this run found.
     """
     place = {check: index for index, check in enumerate(order)}
     found = {finding.check for finding in findings if finding.is_alarm}
@@ -32,6 +32,7 @@ def ranked(findings: Sequence[Finding], order: Sequence[str]) -> list[Finding]:
             f.check in symptoms and not _explains_back(f, actual),
             one_helped and f.cures == (),
             SEVERITIES.index(f.severity),
+            not f.cures,
             place.get(f.check, len(place)),
         ),
     )

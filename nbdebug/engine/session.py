@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, LeftOut, Result, Status
 from nbdebug.core.journal import Event, Journal, Stopped
 from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.engine.decision_tree import checked_answer, checked_answers, find_symptom
-from nbdebug.errors import BadInput, Cancelled, CopyNotIsolated, NotApplicable, OutOfTime, SandboxRefused, described
+from nbdebug.errors import (
+    BadInput,
+    Cancelled,
+    CopyNotIsolated,
+    NbdebugError,
+    NotApplicable,
+    OutOfTime,
+    SandboxRefused,
+    described,
+)
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.observe_call import observed_reading
 from nbdebug.sandbox import Sandbox, guarded, interrupts_held, make_sandbox
 from nbdebug.sandbox.isolation import refuse_leaking
 from nbdebug.sandbox.state_snapshot import Witness
-from nbdebug.setup import Setup
+from nbdebug.setup import Reading, Setup
 
 __all__ = ["Missing", "Session"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -191,12 +204,9 @@ class Session:
             needs[name] = self._supply(need)
             if isinstance(needs[name], Missing):
                 return needs[name]
-        self._running = spec.name
-        self.journal.tell(Event("probe-started", spec.name, text=spec.title))
-        started, live = time.perf_counter(), self.setup.live_parts()
-        witness = self._witness or Witness(*live)
+        self._observe()
         try:
-            return guarded(lambda: self._run_probe(spec, needs), live, self.control, seed=self.seed, witness=witness)
+            return self._under_guard(spec.name, spec.title, lambda: self._run_probe(spec, needs))
         except NotApplicable as why:
             return Missing("skipped", str(why))
         except CopyNotIsolated as leak:
@@ -213,19 +223,51 @@ class Session:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
             return Missing("crashed", f"the probe {spec.name} failed: {described(error)}")
-        finally:
-            self._tell_touched(spec, witness)
-            seconds = time.perf_counter() - started
-            self.timings[spec.name] = self.timings.get(spec.name, 0.0) + seconds
-            self.journal.tell(Event("probe-finished", spec.name, 1.0, text=spec.title))
 
-    def _tell_touched(self, spec: ProbeSpec, witness: Witness) -> None:
+    def _observe(self) -> None:
+        """Look once how the user's own code reads a batch, where there is such code."""
+        setup = self.setup
+        if setup.is_observed or (setup.compute_loss is None and setup.train_step is None):
+            return
+        setup.is_observed = True
+        with suppress(NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
+            reading = self._under_guard("batch_layout", "Reading the batch as your code does", self._observed)
+            if reading is not None:
+                setup.read_as(reading)
+
+    def _observed(self) -> Reading | None:
+        sandbox = make_sandbox(self.setup, self.control)
+        return observed_reading(sandbox, sandbox.batch())
+
+    def experiment(self, name: str, title: str, function: Callable[[], T]) -> T:
+        """Run an experiment that is no probe under the same guard; nothing of the user's is changed by it."""
+        return self._under_guard(name, title, function)
+
+    def known(self, kind: type) -> Any:
+        """Return evidence that was gathered already, or None."""
+        found = self._evidence.get(kind)
+        return None if isinstance(found, Missing) else found
+
+    def _under_guard(self, name: str, title: str, function: Callable[[], T]) -> T:
+        self._running = name
+        self.journal.tell(Event("probe-started", name, text=title))
+        started, live = time.perf_counter(), self.setup.live_parts()
+        witness = self._witness or Witness(*live)
+        try:
+            return guarded(function, live, self.control, seed=self.seed, witness=witness)
+        finally:
+            self._tell_touched(name, witness)
+            seconds = time.perf_counter() - started
+            self.timings[name] = self.timings.get(name, 0.0) + seconds
+            self.journal.tell(Event("probe-finished", name, 1.0, text=title))
+
+    def _tell_touched(self, name: str, witness: Witness) -> None:
         """Say loudly that something of the user's is not as it was, because experiments must never do that."""
         touched = witness.touched()
         if touched:
             self._witness = None  # what is as it was left is seen anew
             self.journal.note(
-                f"ATTENTION: your objects were modified while the probe {spec.name} ran: {'; '.join(touched[:5])}. "
+                f"ATTENTION: your objects were modified while the probe {name} ran: {'; '.join(touched[:5])}. "
                 "Your own code reached them from the copy, or modified them at the same time in another thread."
             )
 
@@ -247,7 +289,15 @@ class Session:
 def _signed(finding: Any, spec: CheckSpec) -> Finding:
     if not isinstance(finding, Finding):
         raise TypeError(f"the check {spec.id!r} yielded {type(finding).__name__}; it must yield nbdebug.Finding")
-    return replace(finding, check=spec.id, explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))))
+    stands = finding.is_contradiction or spec.basis == "contradiction"
+    unproven = finding.severity == "bug" and not stands  # a bug once its fix rescues the training
+    return replace(
+        finding,
+        check=spec.id,
+        severity="suspect" if unproven else finding.severity,
+        is_contradiction=stands,
+        explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))),
+    )
 
 
 def _what_stopped(stop: BaseException) -> Stopped:

@@ -24,6 +24,7 @@ INDEX: dict[str, dict[str, str]] = {
         "FirstPass": "first_pass",
         "FinitePasses": "finite_passes",
         "StepModes": "step_modes",
+        "TapedPass": "taped_pass",
     },
     "How does the loss respond to outputs and targets?": {
         "LossResponse": "loss_response",
@@ -44,6 +45,7 @@ INDEX: dict[str, dict[str, str]] = {
         "UpdateRatios": "short_run",
         "Pace": "short_run",
         "Practice": "training_run",
+        "LearningGate": "learning_gate",
     },
     "What does the user's own training loop do?": {
         "Loop": "training_loop",

@@ -11,7 +11,6 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import NodeOwners, first_bad_node
@@ -21,6 +20,7 @@ from nbdebug.experiments.sample_exchange import runs, several_batches
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import seed_all
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["FinitePasses", "NonFinite", "finite_passes"]
 
@@ -90,12 +90,9 @@ def finite_passes(sandbox: Sandbox, trial: TrialRun, control: Control) -> Finite
 
 def _tried(sandbox: Sandbox, batch: Batch, index: int, mode: str) -> tuple[tuple[str, NonFinite] | None, bool]:
     """Examine a later batch; one that does not go through at all is another check's to tell."""
-    try:
+    with user_code():
         return _examine(sandbox, batch, index, mode)
-    except NbdebugError:
-        raise
-    except Exception:
-        return None, True
+    return None, True
 
 
 def _examine(sandbox: Sandbox, batch: Batch, index: int, mode: str) -> tuple[tuple[str, NonFinite] | None, bool]:
@@ -137,16 +134,13 @@ def _trace_forward(sandbox: Sandbox, batch: Batch, index: int, mode: str, *, wit
     watch = OperationWatch(place)
     _tell_what_is_given(watch, sandbox, batch)
     seed_all(index)
-    try:
+    birth = None
+    with user_code():  # some operations cannot be watched; what is wrong is still said
         with tapped(sandbox.model, after=owners.after, before=before), watch:
             outcome = sandbox.run(batch)
         ends = [*([outcome.loss] if with_loss else []), *tensors_in(outcome.output)]
         births = [watch.origin_of(t) for t in ends if isinstance(t, torch.Tensor) and is_bad(t)]
         birth = next((b for b in births if b is not None), None)
-    except NbdebugError:
-        raise
-    except Exception:  # some operations cannot be watched; what is wrong is still said
-        birth = None
     return _said(birth, sandbox, index, mode, "the loss" if with_loss else "the outputs")
 
 
@@ -172,16 +166,12 @@ def _trace_backward(sandbox: Sandbox, batch: Batch, index: int, mode: str, reach
     owners = NodeOwners()
     sandbox.model.zero_grad(set_to_none=True)
     seed_all(index)
-    try:
-        with torch.autograd.set_detect_anomaly(True, check_nan=False):
-            with tapped(sandbox.model, after=owners.after, before=owners.before):
-                outcome = sandbox.run(batch)
-            owners.claim(outcome.loss, _outside(sandbox, True))
-            birth = first_bad_node(outcome.loss, owners)
-    except NbdebugError:
-        raise
-    except Exception:
-        birth = None
+    birth = None
+    with user_code(), torch.autograd.set_detect_anomaly(True, check_nan=False):
+        with tapped(sandbox.model, after=owners.after, before=owners.before):
+            outcome = sandbox.run(batch)
+        owners.claim(outcome.loss, _outside(sandbox, True))
+        birth = first_bad_node(outcome.loss, owners)
     return _said(birth, sandbox, index, mode, f"the gradient of {reached}")
 
 

@@ -25,6 +25,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.read_samples import at_random
 from nbdebug.setup.sample_dataset import seed_torch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["FirstLayer", "FirstWeights", "first_weights"]
 
@@ -234,13 +235,10 @@ def _deepest(sandbox: Sandbox, batch: Batch) -> torch.Tensor | None:
                 seen.append(values)
 
     seed_torch(0)
-    try:
-        with tapped(sandbox.model, after=after):
-            sandbox.forward(batch) if sandbox.compute_loss is None else sandbox.run(batch)
-    except Exception:
-        sandbox.control.poll()
-        return None
-    return seen[-1] if seen else None
+    with user_code(passing=()), tapped(sandbox.model, after=after):
+        sandbox.forward(batch) if sandbox.compute_loss is None else sandbox.run(batch)
+        return seen[-1] if seen else None
+    return None
 
 
 def _difference(reference: torch.Tensor, other: torch.Tensor) -> float:

@@ -17,6 +17,7 @@ from nbdebug.experiments.loss_of_outputs import LossBox, head_name, open_box
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.nested import Path, at
 from nbdebug.setup.sample_dataset import seed_torch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["FirstGuess", "InitialLoss", "initial_loss"]
 
@@ -144,11 +145,9 @@ def refresh(model: nn.Module) -> None:
     for module in model.modules():
         reset = getattr(module, "reset_parameters", None)
         if callable(reset) and not isinstance(module, torch.jit.ScriptModule):
-            try:
+            with user_code(passing=()):  # one that needs arguments keeps its values for the shuffle below
                 reset()
                 drawn.update(id(p) for p in module.parameters(recurse=False))
-            except Exception:  # one that needs arguments keeps its values for the shuffle below
-                continue
     for parameter in model.parameters():
         if id(parameter) not in drawn:
             flat = parameter.flatten()

@@ -16,6 +16,7 @@ from nbdebug.core.registry import probe
 from nbdebug.experiments.capture import first_tensor, paths_of, tapped, tensors_in
 from nbdebug.experiments.module_graph import Flow
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["LayerCost", "LayerCosts", "layer_costs"]
 
@@ -114,10 +115,9 @@ def _nothing() -> None:
 def _flops(sandbox: Sandbox, run: Callable[[], None]) -> dict[str, int]:
     """Count operations module by module; some operations cannot be counted, and then none are shown."""
     counter = FlopCounterMode(display=False)
-    try:
-        with counter:
-            run()
-    except Exception:
+    with user_code(passing=()) as tried, counter:
+        run()
+    if tried.failure:
         return {}
     root = type(sandbox.model).__name__
     counted = counter.get_flop_counts()

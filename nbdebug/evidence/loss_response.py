@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import as_far_as_it_runs
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.loss_family import Family, recognize
@@ -22,6 +22,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import Path, at
 from nbdebug.setup.sample_dataset import seed_torch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["HeadResponse", "LossResponse", "loss_response"]
 
@@ -149,14 +150,10 @@ def _asked(sandbox: Sandbox, control: Control) -> LossResponse:
 def _few(box: LossBox, batch: Batch) -> Batch:
     """Return a part of the batch, for what takes many passes; the whole where it cannot be taken apart, as a graph."""
     part = batch.head(FEW)
-    try:
-        with torch.no_grad():
-            box.answer(part)
-    except NbdebugError:
-        raise
-    except Exception:
-        return batch
-    return part
+    with user_code(), torch.no_grad():
+        box.answer(part)
+        return part
+    return batch
 
 
 def _head(

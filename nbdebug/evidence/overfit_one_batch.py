@@ -8,13 +8,13 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.learning_curve import Curve
 from nbdebug.experiments.train_briefly import hurry, train_on
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Overfit", "overfit_one_batch"]
 
@@ -68,12 +68,9 @@ def _with_swapped_inputs(sandbox: Sandbox, batch: Batch) -> float | None:
     if not batch.has_target or batch.size < 2:
         return None
     turned = batch.map_inputs(lambda _, t: t.roll(1, 0) if t.dim() and len(t) == batch.size else t)
-    try:
+    with user_code():  # parts that belong together may be parted, as the nodes of a graph and its edges
         return float(sandbox.run(turned).loss)
-    except NbdebugError:
-        raise
-    except Exception:  # parts that belong together were parted, as the nodes of a graph and its edges
-        return None
+    return None
 
 
 def _two_apart(batch: Batch) -> Batch:

@@ -9,9 +9,10 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError, NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable, OutOfTime
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.schedules import rates_ahead, rates_now
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["Schedule", "schedule"]
 
@@ -59,7 +60,7 @@ def _within_the_step(sandbox: Sandbox, control: Control) -> Schedule:
     sandbox.ready_to_train()
     batch, rates = sandbox.batch(), [max(rates_now(sandbox.optimizer))]
     try:
-        with control.limit(SECONDS):
+        with control.limit(SECONDS), required_user_code("train_step fails: {kind}: {message}"):
             for call in range(CALLS):
                 control.progress(call / CALLS, "recording the learning rate of your training step")
                 sandbox.user_step(batch.clone())
@@ -69,8 +70,4 @@ def _within_the_step(sandbox: Sandbox, control: Control) -> Schedule:
     except OutOfTime:
         if control.is_over:
             raise
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"train_step fails: {type(error).__name__}: {error}") from None
     return Schedule("your train_step", tuple(rates), sandbox.setup.feed.batch_count, in_step=True)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import first_tensor, tapped
@@ -17,6 +17,7 @@ from nbdebug.experiments.tensor_stats import relative_difference
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import seed_all
+from nbdebug.setup.user_code import required_user_code, user_code
 
 __all__ = ["StepModes", "step_modes"]
 
@@ -79,13 +80,10 @@ def _sensitive(sandbox: Sandbox, batch: Batch) -> tuple[str, ...]:
             return
         busy.append(module)
         try:
-            gave = [_call(module, inputs, training) for training in (True, False)]
-            if relative_difference(*gave) > 1e-6:
-                found.append(path)
-        except NbdebugError:
-            raise
-        except Exception:
-            return  # some inputs cannot be used again; such a module is left out
+            with user_code():  # some inputs cannot be used again; such a module is left out
+                gave = [_call(module, inputs, training) for training in (True, False)]
+                if relative_difference(*gave) > 1e-6:
+                    found.append(path)
         finally:
             busy.remove(module)
 
@@ -125,11 +123,6 @@ def _modes_in_step(sandbox: Sandbox, batch: Batch) -> dict[str, bool]:
         if torch.is_grad_enabled():
             modes[path] = bool(module.training)
 
-    try:
-        with tapped(sandbox.model, before=look):
-            sandbox.user_step(batch.clone())
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"train_step fails: {type(error).__name__}: {error}") from None
+    with required_user_code("train_step fails: {kind}: {message}"), tapped(sandbox.model, before=look):
+        sandbox.user_step(batch.clone())
     return modes

@@ -12,13 +12,15 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.core.torch_compat import has_step_hooks
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.nested_optimizer_steps import is_inner_step
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Clipping", "Loop", "LoopFacts", "LoopStep", "loop_facts", "own_loop"]
 
@@ -119,18 +121,15 @@ def own_loop(sandbox: Sandbox, trial: TrialRun, control: Control) -> Loop:
     sandbox.ready_to_train()
     notes, batches = _Notes(sandbox), sandbox.batches(CALLS)
     calls: list[LoopStep] = []
-    error = ""
     outside = [p.detach().clone() for p in notes.others]
     try:
-        while len(calls) < CALLS or (notes.steps_taken < 3 and len(calls) < CALLS_AT_MOST):
-            control.progress(len(calls) / CALLS_AT_MOST, "running your training step")
-            calls.append(notes.call(batches[len(calls) % len(batches)]))
-    except NbdebugError:
-        raise
-    except Exception as failure:
-        error = f"{type(failure).__name__}: {failure}".splitlines()[0]
+        with user_code() as tried:
+            while len(calls) < CALLS or (notes.steps_taken < 3 and len(calls) < CALLS_AT_MOST):
+                control.progress(len(calls) / CALLS_AT_MOST, "running your training step")
+                calls.append(notes.call(batches[len(calls) % len(batches)]))
     finally:
         notes.detach()
+    error = tried.failure and tried.failure.splitlines()[0]
     changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
     alive = notes.graphs_alive() if not error else 0
     return Loop(tuple(calls), max(changed, default=0.0), alive, error, bool(notes.steps) and not notes.came)
@@ -187,7 +186,7 @@ class _Notes:
         self._stepped_since_backward = False
         self._clear()
         optimizer = sandbox.optimizer
-        while not hasattr(optimizer, "_optimizer_step_pre_hooks") and hasattr(optimizer, "optimizer"):
+        while not has_step_hooks(optimizer) and hasattr(optimizer, "optimizer"):
             optimizer = optimizer.optimizer  # a wrapper, as accelerate makes one, has no hooks of its own
         self._handles: list[Any] = [
             sandbox.model.register_forward_hook(self._after_forward),

@@ -17,7 +17,6 @@ from nbdebug.experiments.task import class_dim, task_of
 from nbdebug.experiments.train_briefly import fit_of, hurry, is_clear
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
-from nbdebug.setup.loss import total_of
 from nbdebug.setup.sample_dataset import drawn, seed_all
 
 __all__ = ["Practice", "practice"]
@@ -116,23 +115,11 @@ def _train(sandbox: Sandbox, batches: list[Batch], control: Control) -> list[flo
     worked, begun, losses = time.thread_time(), time.monotonic(), list[float]()
     for step in range(STEPS):
         control.progress(0.1 + 0.9 * step / STEPS, "training briefly")
-        losses.append(_step(sandbox, batches[step % len(batches)].clone()))
+        losses.append(sandbox.own_step(batches[step % len(batches)].clone()))
         is_over = time.thread_time() - worked > SECONDS or time.monotonic() - begun > PATIENCE * SECONDS
         if is_over or is_clear(losses):
             break
     return losses
-
-
-def _step(sandbox: Sandbox, batch: Batch) -> float:
-    """Take one step in the user's way; where their step tells no loss, it is measured before."""
-    if sandbox.train_step is None:
-        return sandbox.plain_step(batch)
-    before = batch.clone()
-    said = total_of(sandbox.user_step(batch))
-    if isinstance(said, torch.Tensor) and said.numel() == 1:
-        return float(said.detach())
-    with torch.no_grad():
-        return float(sandbox.run(before).loss)
 
 
 @torch.no_grad()

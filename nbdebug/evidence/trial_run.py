@@ -24,6 +24,7 @@ from nbdebug.experiments.torch_error_patterns import mishap_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.batch_layout import describe
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["TrialRun", "trial_run"]
 
@@ -164,15 +165,12 @@ def _by_hand(sandbox: Sandbox, batch: Batch) -> Any:
 
 
 def _own_step_runs(sandbox: Sandbox, batch: Batch) -> bool:
-    try:
+    with user_code():
         fresh = sandbox.fresh()
         fresh.ready_to_train()
         fresh.user_step(batch.clone())
         return True
-    except NbdebugError:
-        raise
-    except Exception:
-        return False
+    return False
 
 
 def _failure(
@@ -214,17 +212,13 @@ def _explain(
     stage: str, run: _Run, error: Exception, sandbox: Sandbox, batch: Batch, module: nn.Module | None, inputs: Given
 ) -> dict[str, Any]:
     """Find out more about a failure by running parts of the pass again; what cannot be found is left out."""
-    try:
+    with user_code():
         if stage == "forward" and module is not None:
             return {"fits": list(layer_fits(module, inputs.args, inputs.kwargs, str(error)))}
         if stage == "loss":
             return _about_loss(run, sandbox, batch)
         if stage == "backward":
             return _about_backward(str(error), sandbox, batch)
-    except NbdebugError:
-        raise
-    except Exception:
-        pass
     return {}
 
 

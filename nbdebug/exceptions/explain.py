@@ -9,6 +9,7 @@ from torch import nn
 
 from nbdebug.checks.passes.forward_fails import forward_fails
 from nbdebug.core.control import Control
+from nbdebug.core.torch_compat import module_hooks
 from nbdebug.errors import BadInput, NbdebugError, plainly
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.exceptions.backward import about_backward
@@ -21,7 +22,7 @@ from nbdebug.experiments.source_lines import line_of
 from nbdebug.sandbox.copying import copy_together
 from nbdebug.sandbox.guard import guarded
 from nbdebug.setup.nested import map_leaves
-from nbdebug.setup.user_code import is_loss
+from nbdebug.setup.user_code import is_loss, user_code
 
 __all__ = ["explain_error"]
 
@@ -119,20 +120,16 @@ def _devices(kind: str, scene: Scene) -> str:
 
 def _found(stage: str, kind: str, error: str, scene: Scene) -> dict[str, Any]:
     """Find out more by trying parts of the pass on copies; what cannot be found is left out."""
-    try:
+    with user_code():
         if stage == "backward":
             return about_backward(kind, error, scene)
         if stage == "code" and kind == "nan":
             return about_nonfinite(scene)
         call = scene.loss or scene.innermost
-        if call is None or kind in ("device", "memory", "device-assert"):
-            return {}
-        live = tuple(call.tensors) + ((call.function,) if isinstance(call.function, nn.Module) else ())
-        return guarded(lambda: _tried(stage, call, error), live, Control())
-    except NbdebugError:
-        raise
-    except Exception:
-        return {}
+        if call is not None and kind not in ("device", "memory", "device-assert"):
+            live = tuple(call.tensors) + ((call.function,) if isinstance(call.function, nn.Module) else ())
+            return guarded(lambda: _tried(stage, call, error), live, Control())
+    return {}
 
 
 def _tried(stage: str, call: Call, error: str) -> dict[str, Any]:
@@ -154,7 +151,7 @@ def _copied(nest: Any) -> Any:
 def _silence(module: nn.Module) -> None:
     """Take the user's hooks off the copy: they may count or write what they see."""
     for part in module.modules():
-        for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks):
+        for hooks in module_hooks(part):
             hooks.clear()
 
 

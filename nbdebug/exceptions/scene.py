@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import MODULE_CALL, REGISTRIES
 from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.source_lines import is_users_file
 
@@ -108,7 +109,7 @@ def _read(error: BaseException) -> tuple[tuple[Call, ...], Call | None, Any, tup
     loss, backward_of, users = None, None, []
     for frame, line in traceback.walk_tb(error.__traceback__):
         file, name, known = frame.f_code.co_filename, frame.f_code.co_name, frame.f_locals
-        if file == _MODULE_FILE and name == "_wrapped_call_impl":
+        if file == _MODULE_FILE and name == MODULE_CALL:
             calls.append(Call(known["self"], known["args"], known["kwargs"]))
         elif file == _FUNCTIONAL_FILE and isinstance(known.get("target"), torch.Tensor):
             loss = loss or _loss_call(name, known)
@@ -144,7 +145,7 @@ def _looked_up(name: str, frame: FrameType) -> Any:
     if not rest or isinstance(value, torch.Tensor):
         return value
     held = getattr(value, "__dict__", {})
-    for names in (held, held.get("_parameters") or {}, held.get("_buffers") or {}):
+    for names in (held, *(held.get(registry) or {} for registry in REGISTRIES)):
         if isinstance(names, dict) and rest in names:
             return names[rest]
     return None

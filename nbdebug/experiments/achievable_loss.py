@@ -10,7 +10,6 @@ import math
 
 import torch
 
-from nbdebug.errors import NbdebugError
 from nbdebug.experiments.learning_curve import Fit
 from nbdebug.experiments.loss_family import Family
 from nbdebug.experiments.loss_floor import SCALES, aligned
@@ -20,6 +19,7 @@ from nbdebug.experiments.task import class_dim
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import Path
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["asks_for_labels", "one_answer_will_do", "share_of_possible", "takes_targets"]
 
@@ -82,24 +82,17 @@ def asks_for_labels(sandbox: Sandbox, batch: Batch) -> bool:
 
 def takes_targets(sandbox: Sandbox, batch: Batch) -> bool:
     """Whether the loss is another one with other targets; an auto-encoder's does not look at the labels beside it."""
-    try:
+    with user_code():
         box = _box(sandbox, batch)
         return not box.heads or any(influence_of_target(box, name) > ROUNDING for name in batch.targets)
-    except NbdebugError:
-        raise
-    except Exception:
-        return True
+    return True
 
 
 def _only_head(sandbox: Sandbox, batch: Batch) -> tuple[LossBox, Path, torch.Tensor] | None:
     """Return the loss as a function of the one output that it takes; None where there are several, or it cannot be."""
-    try:
+    with user_code() as tried:
         box = _box(sandbox, batch)
-    except NbdebugError:
-        raise
-    except Exception:
-        return None
-    if len(box.heads) != 1:
+    if tried.failure or len(box.heads) != 1:
         return None
     ((path, output),) = box.heads.items()
     return box, path, output

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
+from nbdebug.core.torch_compat import saved_values
 from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.nan_origin import Birth, is_bad, value_at
 from nbdebug.experiments.source_lines import line_in_text
@@ -125,12 +126,8 @@ class _Watcher:
 
 def _saved(node: Node, position: tuple[int, ...], shape: Any) -> Iterator[str]:
     """Return the values of the forward pass that the node kept, at the place where the gradient turned bad."""
-    for name in ("_saved_self", "_saved_other", "_saved_result", "_saved_exponent"):
-        try:
-            value = getattr(node, name, None)
-        except RuntimeError:  # a checkpoint lets each value be read once
-            return
+    for name, value in saved_values(node):
         if isinstance(value, torch.Tensor):
-            yield f"{name.removeprefix('_saved_')} = {value_at(value, position, shape)}"
+            yield f"{name} = {value_at(value, position, shape)}"
         elif isinstance(value, (int, float)):
-            yield f"{name.removeprefix('_saved_')} = {value:.4g}"
+            yield f"{name} = {value:.4g}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from nbdebug.core.torch_compat import function_of
 from nbdebug.experiments.autograd_graph import nodes_behind
 from nbdebug.setup.sample_dataset import seed_all
 
@@ -45,7 +46,7 @@ def own_functions(loss: torch.Tensor) -> list[Any]:
     """List the classes with a backward of their own in a graph, torch's own left out."""
     found = []
     for node in nodes_behind(loss.grad_fn):
-        function = getattr(type(node), "_forward_cls", None)
+        function = function_of(node)
         if function is not None and not function.__module__.startswith("torch.") and function not in found:
             found.append(function)
     return found

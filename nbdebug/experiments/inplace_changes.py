@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from nbdebug.core.torch_compat import REGISTRIES, TorchDispatchMode, schema_of, write_count
 from nbdebug.experiments.capture import CallStack, paths_of, tapped, tensors_in
 from nbdebug.experiments.source_lines import line_now
 from nbdebug.sandbox import Sandbox
@@ -40,7 +40,7 @@ class _Log:
 
     def save(self, tensor: torch.Tensor) -> torch.Tensor:
         self.clock += 1
-        self.saved.append((self.clock, tensor, tensor._version, self.place()))
+        self.saved.append((self.clock, tensor, write_count(tensor), self.place()))
         return tensor
 
     def write(self, tensor: torch.Tensor, operation: str) -> None:
@@ -56,8 +56,8 @@ class _WriteWatch(TorchDispatchMode):
         self.log = log
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.is_mutable:
-            for value, argument in zip(args, func._schema.arguments, strict=False):
+        if schema_of(func).is_mutable:
+            for value, argument in zip(args, schema_of(func).arguments, strict=False):
                 alias = argument.alias_info
                 if alias is not None and alias.is_write and isinstance(value, torch.Tensor):
                     self.log.write(value, func.overloadpacket.__name__)
@@ -75,7 +75,7 @@ def find_mutation(sandbox: Sandbox, batch: Batch, error: str) -> Mutation | None
         _WriteWatch(log),
     ):
         sandbox.run(batch)
-    spoilt = [entry for entry in log.saved if entry[1]._version != entry[2]]
+    spoilt = [entry for entry in log.saved if write_count(entry[1]) != entry[2]]
     if shape is not None:
         wanted = [int(n) for n in shape[1].split(",") if n.strip()]
         spoilt = [e for e in spoilt if list(e[1].shape) in (wanted, wanted[::-1])] or spoilt
@@ -92,7 +92,7 @@ def held_graphs(model: nn.Module) -> list[str]:
         f"{path}.{name}"
         for path, module in paths_of(model).items()
         for name, value in vars(module).items()
-        if name not in ("_parameters", "_modules", "_buffers") and any(t.grad_fn is not None for t in tensors_in(value))
+        if name not in REGISTRIES and any(t.grad_fn is not None for t in tensors_in(value))
     ] + [f"{name}" for name, buffer in model.named_buffers() if buffer.grad_fn is not None]
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from nbdebug.core.torch_compat import REGISTRIES, is_bookkeeping, own_buffers, own_modules, own_parameters, write_count
 from nbdebug.experiments.capture import paths_of, tensors_in
 
 __all__ = ["KeptState", "from_one_state", "resized"]
 
-_STRUCTURE = {"_parameters", "_modules", "_buffers", "training", "forward"}
 _DEPTH = 3
 _LONG = 1000
 
@@ -26,14 +26,14 @@ class KeptState:
         self._model = model
         self._shape = _shape_of(model)
         self._modules = [
-            (path, module, _attributes(module), dict(module._buffers))
+            (path, module, _attributes(module), dict(own_buffers(module)))
             for path, module in paths_of(model).items()
             if not isinstance(module, (torch.jit.ScriptModule, LazyModuleMixin))
         ]
         held = [part for _, _, own, buffers in self._modules for part in (*own.values(), *buffers.values())]
         self._contents = {id(part): (part, _items(part)) for value in held for part in _containers(value)}
         tensors = [t for value in held for t in _held_tensors(value)]
-        self._values = {id(t): (t, t.detach().clone(), t._version) for t in tensors}
+        self._values = {id(t): (t, t.detach().clone(), write_count(t)) for t in tensors}
         self._seen = {
             name if path == "model" else f"{path}.{name}": [self._values[id(t)][1] for t in _held_tensors(value)]
             for path, _, own, buffers in self._modules
@@ -53,14 +53,14 @@ class KeptState:
             for name in set(_attributes(module)) - set(own):
                 del module.__dict__[name]
             module.__dict__.update(own)
-            module._buffers.clear()
-            module._buffers.update(buffers)
+            own_buffers(module).clear()
+            own_buffers(module).update(buffers)
         for part, items in self._contents.values():
             part.clear()
             part.update(items) if isinstance(part, dict) else part.extend(items)
         with torch.no_grad():
             for tensor, value, version in self._values.values():
-                if tensor._version != version:
+                if write_count(tensor) != version:
                     tensor.copy_(value)
 
 
@@ -79,7 +79,7 @@ def resized(model: nn.Module, names: list[str], rows: int, size: int) -> None:
     for name in names:
         path, _, own = name.rpartition(".")
         module = model.get_submodule(path)
-        kept = module._buffers if own in module._buffers else module.__dict__
+        kept = own_buffers(module) if own in own_buffers(module) else module.__dict__
         kept[own] = _cut(kept[own], rows, size)
 
 
@@ -95,9 +95,9 @@ def _cut(value: Any, rows: int, size: int) -> Any:
 
 def _shape_of(model: nn.Module) -> list[tuple[str, ...]]:
     return [
-        (path, *module._parameters, *module._modules)
+        (path, *own_parameters(module), *own_modules(module))
         for path, module in model.named_modules()
-        if not isinstance(module, torch.jit.ScriptModule) and "_parameters" in vars(module)
+        if not isinstance(module, torch.jit.ScriptModule) and REGISTRIES[0] in vars(module)
     ]
 
 
@@ -106,8 +106,8 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(module).items()
-        if name not in _STRUCTURE
-        and not name.endswith(("_hooks", "_with_kwargs"))
+        if name not in ("training", "forward")
+        and not is_bookkeeping(name)
         and not (isinstance(value, (list, tuple, dict)) and len(value) > _LONG)
     }
 

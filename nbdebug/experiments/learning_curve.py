@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Curve", "Fit"]
+import torch
+
+__all__ = ["Curve", "Fit", "accuracy", "explained_variance"]
 
 
 @dataclass(frozen=True)
@@ -66,3 +68,21 @@ class Curve:
     def learned(self) -> bool:
         """Whether the batch was learned, or was on a good way to be."""
         return self.outcome in ("memorized", "falling")
+
+
+def accuracy(predicted: torch.Tensor, target: torch.Tensor) -> Fit:
+    """Return the share of predicted classes that are right, and that of the commonest class."""
+    right = predicted == target
+    commonest = target.long().flatten().bincount().max()
+    return Fit("accuracy", float(right.double().mean()), float(commonest / right.numel()))
+
+
+def explained_variance(predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+    """Return the share of the targets' variance that is explained; None where they do not vary."""
+    wanted = target.double() if not target.is_complex() else torch.view_as_real(target).double()
+    got = predicted.double() if not predicted.is_complex() else torch.view_as_real(predicted).double()
+    wanted, got = wanted.reshape(len(wanted), -1), got.reshape(len(wanted), -1)
+    spread = float((wanted - wanted.mean(0)).square().sum())
+    if spread <= 0:
+        return None
+    return Fit("explained variance", 1 - float((wanted - got).square().sum()) / spread, 0.0)

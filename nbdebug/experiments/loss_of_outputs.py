@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped, tensors_in
 from nbdebug.experiments.output_override import Outlet, caught, giving, outlets
 from nbdebug.sandbox import Sandbox
@@ -23,6 +23,7 @@ from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
 from nbdebug.setup.nested import Path, at, leaves, map_leaves, name_of, replace_at
 from nbdebug.setup.sample_dataset import seed_torch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["LossBox", "head_name", "open_box", "plain_box"]
 
@@ -57,24 +58,19 @@ class LossBox:
 
     def loss(self, path: Path, values: torch.Tensor, batch: Batch | None = None) -> float:
         """Return the loss if the tensor at this path were these values; NaN where the loss refuses them."""
-        try:
+        with user_code():
             leaf = values.detach().clone().requires_grad_(True)  # a training step goes backward through it
             return float(self._ask(path, leaf, batch).detach())
-        except NbdebugError:
-            raise
-        except Exception:
-            return float("nan")
+        return float("nan")
 
     def gradient(self, path: Path, values: torch.Tensor) -> tuple[float, torch.Tensor | None]:
         """Return the loss and its gradient for these values; None where nothing flows back or the loss refuses."""
         leaf = values.detach().clone().requires_grad_(True)
-        try:
+        with user_code() as tried:
             loss = self._ask(path, leaf, None)
             if leaf.grad is None and loss.requires_grad:
                 (leaf.grad,) = torch.autograd.grad(loss, leaf, allow_unused=True)
-        except NbdebugError:
-            raise
-        except Exception:
+        if tried.failure:
             return float("nan"), None
         return float(loss.detach()), leaf.grad.detach().double() if leaf.grad is not None else None
 
@@ -98,12 +94,9 @@ def head_name(path: Path) -> str:
 def open_box(sandbox: Sandbox, batch: Batch) -> LossBox:
     """Find out how the loss is computed here, and make it a function of the model's answer."""
     if sandbox.train_step is not None:
-        try:
+        with user_code(passing=()):  # a loop that cannot be run in this way still has its loss_fn
             return _hooked(sandbox, batch, _training_step(sandbox), "train_step")
-        except (Cancelled, OutOfTime):
-            raise
-        except Exception:
-            sandbox.control.poll()  # a loop that cannot be run in this way still has its loss_fn
+        sandbox.control.poll()
     if sandbox.compute_loss is not None:
         compute = sandbox.compute_loss
         return _hooked(sandbox, batch, lambda b: compute(sandbox.model, b.raw, sandbox.loss_for_user()), "compute_loss")

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from nbdebug.core.torch_compat import TorchDispatchMode, schema_of, tree_leaves
 from nbdebug.experiments.source_lines import line_now
 from nbdebug.experiments.tensor_stats import floats_of
 
@@ -64,7 +63,7 @@ class OperationWatch(TorchDispatchMode):
         leaves = tree_leaves((args, kwargs or {}))
         inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         bad = [(tensor, kind) for tensor in inputs if (kind := is_bad(tensor))]  # before: it may work in place
-        snapshots = [t.clone() if func._schema.is_mutable and _is_small(t) else t for t in inputs]
+        snapshots = [t.clone() if schema_of(func).is_mutable and _is_small(t) else t for t in inputs]
         output = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(output):
             if isinstance(tensor, torch.Tensor) and (kind := is_bad(tensor)):

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import is_bookkeeping
+
 __all__ = ["hidden_tensors"]
 
-_REGISTERED = {"_parameters", "_buffers", "_modules"}
 _DEPTH = 5
 _ITEMS = 512
 
@@ -22,7 +23,7 @@ def hidden_tensors(model: nn.Module) -> Iterator[tuple[str, str, str, torch.Tens
     seen = {id(t) for t in (*model.parameters(), *model.buffers())} | {id(m) for m in model.modules()}
     for prefix, module in model.named_modules():
         for name, value in list(vars(module).items()):
-            if name in _REGISTERED or name.endswith("_hooks") or name.startswith("_forward_"):
+            if is_bookkeeping(name) or name.startswith("_forward_"):
                 continue
             place = f"{prefix}.{name}" if prefix else name
             for path, tensor in _inside(value, place, seen, 0):
@@ -43,7 +44,7 @@ def _inside(value: Any, path: str, seen: set[int], depth: int) -> Iterator[tuple
                 yield f"{path}.{name}", parameter
         for name, part in value.named_modules():
             for own, item in list(vars(part).items()):
-                if own not in _REGISTERED and not own.endswith("_hooks"):
+                if not is_bookkeeping(own):
                     yield from _inside(item, f"{path}{'.' if name else ''}{name}.{own}", seen, depth + 1)
     else:
         for step, item in _parts(value):

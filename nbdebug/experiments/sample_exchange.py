@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Setup
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Samples", "runnable", "runs", "samples_of", "several_batches"]
 
@@ -73,14 +74,10 @@ class Samples:
 
 def runs(run: Callable[[Batch], Any], batch: Batch) -> bool:
     """Whether this batch goes through without an error."""
-    try:
-        with torch.no_grad():
-            run(batch)
+    with user_code(passing=()), torch.no_grad():
+        run(batch)
         return True
-    except (Cancelled, OutOfTime):
-        raise
-    except Exception:
-        return False
+    return False
 
 
 def runnable(samples: Samples, count: int, run: Callable[[Batch], Any]) -> Samples:
@@ -165,12 +162,11 @@ def _time_first(batch: Batch, tensors: list[torch.Tensor], drawn: int) -> Sample
 def _collates_second(setup: Setup) -> bool:
     """Ask the loader's own collate, with two samples, whether it puts them into the second dimension."""
     dataset = setup.feed.dataset
-    try:
+    with user_code(passing=()):
         pair = setup.wrap(setup.feed.collate([dataset[0], dataset[1]]))
-    except Exception:
-        return False
-    tensors = [t for t in pair.inputs.values() if t.dim() > 1]
-    return bool(tensors) and all(t.shape[1] == 2 and t.shape[0] != 2 for t in tensors)
+        tensors = [t for t in pair.inputs.values() if t.dim() > 1]
+        return bool(tensors) and all(t.shape[1] == 2 and t.shape[0] != 2 for t in tensors)
+    return False
 
 
 def _refuse_graphs(sandbox: Sandbox, batch: Batch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.errors import NbdebugError
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Suggestion", "labels_met", "layer_fits", "loss_fits"]
 
@@ -138,12 +138,9 @@ def _sizes(module: nn.Module, x: torch.Tensor, error: str) -> Iterator[Suggestio
 
 def _runs(call: Callable[[], Any]) -> bool:
     """Whether this runs, gives finite numbers, and needs no broadcasting that torch would warn about."""
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            value = call()
-    except NbdebugError:
-        raise
-    except Exception:
+    with user_code() as tried, torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value = call()
+    if tried.failure:
         return False
     return not isinstance(value, torch.Tensor) or bool(torch.isfinite(value).all()) or value.numel() > 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from nbdebug.errors import NbdebugError
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import seed_torch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["paired_with_targets"]
 
@@ -43,15 +43,11 @@ def _is_input(batch: Batch, target: torch.Tensor) -> bool:
 
 def _shift(sandbox: Sandbox, batch: Batch, target: torch.Tensor, dim: int) -> tuple[int, ...] | None:
     """Change single targets and see at which outputs the gradient of the loss changes; None where it cannot be told."""
-    try:
+    with user_code():  # a loss that refuses another class, or takes no gradient
         before = _gradient(sandbox, batch, dim)
-        if before is None or before.shape[:-1] != target.shape:
-            return None
-        return _agreed([_moved(sandbox, batch, target, dim, before, share) for share in PLACES])
-    except NbdebugError:
-        raise
-    except Exception:  # a loss that refuses another class, or takes no gradient
-        return None
+        if before is not None and before.shape[:-1] == target.shape:
+            return _agreed([_moved(sandbox, batch, target, dim, before, share) for share in PLACES])
+    return None
 
 
 def _agreed(found: list[tuple[int, ...] | None]) -> tuple[int, ...] | None:

@@ -123,6 +123,8 @@ def _order(batches: list[Batch], tensors: list[torch.Tensor], distinct: torch.Te
     inputs = [next((t for t in b.inputs.values() if t.is_floating_point() and t.dim() > 1), None) for b in batches]
     if any(x is None or t.numel() != x.shape[0] for x, t in zip(inputs, tensors, strict=True)):
         return None
+    if len({tuple(x.shape[1:]) for x in inputs if x is not None}) > 1:
+        return None  # sequences of another length in each batch
     rows = torch.cat([x.detach().double().flatten(1) for x in inputs if x is not None])[:ROWS]
     labels = torch.cat([t.detach().double().flatten() for t in tensors])[:ROWS]
     seen = [value for value in distinct.tolist() if bool((labels == value).any())]

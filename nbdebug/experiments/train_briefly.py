@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 
 from nbdebug.experiments.achievable_loss import asks_for_labels, share_of_possible
-from nbdebug.experiments.learning_curve import Curve, Fit
+from nbdebug.experiments.learning_curve import Curve, Fit, accuracy, explained_variance
 from nbdebug.experiments.target_shift import paired_with_targets
 from nbdebug.experiments.task import class_dim, task_of
 from nbdebug.sandbox import Outcome, Sandbox
@@ -149,11 +149,9 @@ def _fit(sandbox: Sandbox, outcome: Outcome, batch: Batch) -> Fit | None:
         return _accuracy(sandbox, batch, predicted, target)
     if task.kind in ("binary", "multilabel"):
         edge = 0.5 if task.scale == "probabilities" else 0.0
-        right = (predicted.reshape(target.shape) > edge) == (target > 0.5)
-        share = (target > 0.5).double().mean()
-        return Fit("accuracy", float(right.double().mean()), float(max(share, 1 - share)))
+        return accuracy(predicted.reshape(target.shape) > edge, target > 0.5)
     if task.kind in ("regression", "reconstruction") and predicted.numel() == target.numel() and predicted.shape[0] > 1:
-        return _explained(predicted, target)
+        return explained_variance(predicted, target)
     return None
 
 
@@ -168,16 +166,4 @@ def _accuracy(sandbox: Sandbox, batch: Batch, predicted: torch.Tensor, target: t
     counted = target >= 0  # negative ids are ignored by custom
     if not bool(counted.any()):
         return None
-    right = (scores.argmax(-1) == target)[counted]
-    commonest = target[counted].long().flatten().bincount().max()
-    return Fit("accuracy", float(right.double().mean()), float(commonest / right.numel()))
-
-
-def _explained(predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
-    wanted = target.double() if not target.is_complex() else torch.view_as_real(target).double()
-    got = predicted.double() if not predicted.is_complex() else torch.view_as_real(predicted).double()
-    wanted, got = wanted.reshape(len(wanted), -1), got.reshape(len(wanted), -1)
-    spread = float((wanted - wanted.mean(0)).square().sum())
-    if spread <= 0:
-        return None
-    return Fit("explained variance", 1 - float((wanted - got).square().sum()) / spread, 0.0)
+    return accuracy(scores.argmax(-1)[counted], target[counted])

@@ -6,7 +6,7 @@ A fix such as "remove the softmax" can then be applied to any model without read
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup.loss import main_output
 from nbdebug.setup.nested import map_leaves
 
-__all__ = ["Call", "behind_model", "name_of", "rewrite_calls", "rewrite_loss_calls"]
+__all__ = ["Call", "activation_calls", "behind_model", "name_of", "rewrite_calls", "rewrite_loss_calls"]
 
 ACTIVATIONS = {
     "softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu", "relu6", "hardtanh", "hardsigmoid", "softplus",
@@ -135,7 +135,7 @@ def drop_last_activation(sandbox: Sandbox, *, inverse: str = "", instead: str = 
 
     Where there is no such call, invert it with `inverse`.
     """
-    place = _last_activation(sandbox)
+    _, place = activation_calls(sandbox, ACTIVATIONS)
     other: Callable[[Any], Any] = torch.sigmoid if instead == "sigmoid" else lambda scores: scores
     if place is None and not inverse:
         raise NotApplicable("the last operation of the model is not an activation that can be removed")
@@ -165,18 +165,16 @@ _INVERSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @torch.no_grad()
-def _last_activation(sandbox: Sandbox) -> int | None:
-    """Return the index, among the activation calls, of the one whose result is the output or a view of it."""
+def activation_calls(sandbox: Sandbox, names: Collection[str]) -> tuple[int, int | None]:
+    """Return how often these functions are called in a forward pass, and which call's result is the output, if any."""
     calls_seen: list[tuple[Call, Any]] = []
-    with sandbox.mode(training=False), _recording(calls_seen, ACTIVATIONS):
+    with sandbox.mode(training=False), _recording(calls_seen, set(names)):
         output = main_output(sandbox.forward(sandbox.batch()))
-    if output is None:
-        return None
-    for place in reversed(range(len(calls_seen))):
+    for place in reversed(range(len(calls_seen))) if output is not None else ():
         result = calls_seen[place][1]
-        if isinstance(result, torch.Tensor) and _memory(result) == _memory(output):
-            return place
-    return None
+        if output is not None and isinstance(result, torch.Tensor) and _memory(result) == _memory(output):
+            return len(calls_seen), place
+    return len(calls_seen), None
 
 
 def _memory(tensor: torch.Tensor) -> int:

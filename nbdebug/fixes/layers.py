@@ -10,13 +10,14 @@ from torch import nn
 
 from nbdebug.errors import NotApplicable
 from nbdebug.fixes import patch
-from nbdebug.fixes.calls import Call, Change, rewrite_calls, rewrite_loss_calls
+from nbdebug.fixes.calls import Call, Change, activation_calls, rewrite_calls, rewrite_loss_calls
 from nbdebug.fixes.places import module_at
 from nbdebug.fixes.weights import reinitialize
 from nbdebug.sandbox import Sandbox
 
 __all__: list[str] = []
 
+SATURATING = ("tanh", "sigmoid")
 DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"}
 DRAWS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform", "bernoulli"}
 
@@ -35,13 +36,25 @@ def leaky_activations(sandbox: Sandbox, *, slope: float = 0.01) -> None:
 
 @patch()
 def relu_activations(sandbox: Sandbox) -> None:
-    """Replace every saturating activation with ReLU, and re-initialize the weights for it."""
+    """Replace every saturating activation of a hidden layer with ReLU, and re-initialize the weights for it."""
+    count, last = activation_calls(sandbox, SATURATING)
+    if count == (last is not None):
+        raise NotApplicable("no hidden layer calls tanh or sigmoid")
     reinitialize(sandbox, gain="relu")
 
-    def change(call: Call) -> Any:
-        return call.setup.clamp_min(0) if call.name in ("tanh", "sigmoid") else call.go_on()
+    def make_change() -> Change:
+        calls = 0
 
-    rewrite_calls(sandbox, lambda: change)
+        def change(call: Call) -> Any:
+            nonlocal calls
+            if call.name not in SATURATING:
+                return call.go_on()
+            calls += 1
+            return call.go_on() if calls - 1 == last else call.setup.clamp_min(0)
+
+        return change
+
+    rewrite_calls(sandbox, make_change)
 
 
 @patch()

@@ -44,6 +44,15 @@ def replace_loss(sandbox: Sandbox, *, loss: str) -> None:
     sandbox.loss_fn = replaced
 
 
+@patch("answers")
+def plain_loss(sandbox: Sandbox) -> None:
+    """Train with the usual loss of outputs and targets alone, without the other terms of `compute_loss`."""
+    if sandbox.compute_loss is None:
+        raise NotApplicable("no compute_loss was passed")
+    sandbox.compute_loss = None
+    replace_loss(sandbox, loss="usual")
+
+
 def _widened(sandbox: Sandbox) -> bool:
     """Replace a last layer that has one output with one that has an output per class; return whether it was needed."""
     with torch.no_grad(), sandbox.mode(training=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,17 @@ def multiply_learning_rate(sandbox: Sandbox, *, factor: float) -> None:
     scale_learning_rate(sandbox, factor)
 
 
+@patch("answers")
+def textbook_optimizer(sandbox: Sandbox, *, lr: float = 1e-3) -> None:
+    """Train everything that requires a gradient with Adam, at a constant learning rate."""
+    functions = [part for part in (sandbox.loss_fn, sandbox.compute_loss) if isinstance(part, nn.Module)]
+    parameters = [p for part in (sandbox.model, *functions) for p in part.parameters() if p.requires_grad]
+    if not parameters:
+        raise NotApplicable("no parameter requires a gradient")
+    sandbox.optimizer, sandbox.scheduler = torch.optim.Adam(parameters, lr=lr), None
+    sandbox.owns_optimizer = False
+
+
 @patch()
 def set_optimizer_option(setup: Setup, *, option: str, value: float) -> None:
     """Set one option of every group; `betas[1]` is the second entry of a pair."""
@@ -38,6 +50,22 @@ def set_optimizer_option(setup: Setup, *, option: str, value: float) -> None:
             entry[name] = tuple(parts)
         else:
             entry[name] = value
+
+
+@patch()
+def default_optimizer_options(sandbox: Sandbox) -> None:
+    """Give every group the default options of the optimizer's class, but for the learning rate."""
+    optimizer = sandbox.optimizer
+    usual = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(optimizer)).parameters.items()
+        if parameter.default is not parameter.empty and name not in ("lr", "params")
+    }
+    odd = [n for n in usual for group in optimizer.param_groups if n in group and group[n] != usual[n]]
+    if not odd:
+        raise NotApplicable("the optimizer has its default options already")
+    for group in optimizer.param_groups:
+        group.update({name: value for name, value in usual.items() if name in group})
 
 
 @patch()

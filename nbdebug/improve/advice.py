@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
-
+from nbdebug.core.torch_compat import Dropout
 from nbdebug.engine.decision_tree.improving import IMPROVEMENTS, LESS_REGULARISATION, MORE_NORMALISATION
 from nbdebug.setup import Setup, unwrap
 
@@ -45,7 +44,7 @@ ADVICE = {
 def facts_about(setup: Setup) -> dict[str, Fact]:
     """Read off the model and its optimizer what they say about single things to try."""
     modules = list(unwrap(setup.model).modules())
-    dropped = [float(module.p) for module in modules if isinstance(module, nn.modules.dropout._DropoutNd)]
+    dropped = [float(module.p) for module in modules if isinstance(module, Dropout)]
     norms = sum("Norm" in type(module).__name__ for module in modules)
     strongest = max([0.0, *dropped])
     decays = [float(group.get("weight_decay", 0.0)) for group in getattr(setup.optimizer, "param_groups", ())]

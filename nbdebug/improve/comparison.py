@@ -10,6 +10,7 @@ from torch import nn
 
 from nbdebug.charts import Table
 from nbdebug.core.finding import plain
+from nbdebug.core.torch_compat import Dropout, RunningNorm
 from nbdebug.errors import BadInput, plainly
 from nbdebug.improve.pairing import Weights, paired, shared_weights
 from nbdebug.improve.reasons import likeliest_reason
@@ -203,7 +204,7 @@ def _same_modes(model: nn.Module, reference: nn.Module) -> str:
 
 def _has_modes(module: nn.Module) -> bool:
     """Whether the mode matters in this module or below it."""
-    moded = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+    moded = (Dropout, RunningNorm)
     return any(isinstance(part, moded) for part in module.modules())
 
 

@@ -13,6 +13,7 @@ from nbdebug.experiments.capture import first_tensor
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Call", "Replay", "replayed"]
 
@@ -58,9 +59,9 @@ def replayed(sandbox: Sandbox, batch: Batch) -> Replay:
 def _go_back(sandbox: Sandbox, output: Any, batch: Batch) -> None:
     """Take the gradients of the loss, or of the outputs' mean square where there is no loss to be had."""
     sandbox.model.zero_grad()
-    try:
+    with user_code(passing=()) as tried:
         loss: torch.Tensor | None = sandbox.loss_of(output, batch)
-    except Exception:  # a reference may come without its loss
+    if tried.failure:  # a reference may come without its loss
         predicted = main_output(output)
         loss = predicted.square().mean() if isinstance(predicted, torch.Tensor) else None
     if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:

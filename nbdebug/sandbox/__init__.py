@@ -52,6 +52,11 @@ class Sandbox:
         """Where the copy lives."""
         return self.setup.device
 
+    @property
+    def is_loss_known(self) -> bool:
+        """Whether the loss can be computed outside of the user's own step, which may be the only place that has it."""
+        return self.train_step is None or self.loss_fn is not None or self.compute_loss is not None
+
     def batches(self, count: int = 1) -> list[Batch]:
         """Return the first training batches, on the copy's device, as fresh copies; a quick run makes do with two."""
         count = min(count, QUICK_BATCHES) if self.control.quick else count
@@ -104,6 +109,17 @@ class Sandbox:
         assert self.train_step is not None
         with isolated(self.setup, self.model, "train_step"):
             return self.train_step(self.model, batch.raw, self.loss_for_user(), self.optimizer)
+
+    def own_step(self, batch: Batch) -> float:
+        """Take one step in the user's way and return the loss; where their step returns none, it is measured before."""
+        if self.train_step is None:
+            return self.plain_step(batch)
+        before = batch.clone()
+        said = total_of(self.user_step(batch))
+        if isinstance(said, torch.Tensor) and said.numel() == 1:
+            return float(said.detach())
+        with torch.no_grad():
+            return float(self.run(before).loss)
 
     def plain_step(self, batch: Batch) -> float:
         """Take one training step in the way of the books: zero, forward, backward, step."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import own_buffers, own_modules
 from nbdebug.sandbox.state_snapshot import Witness
 
 __all__ = ["FunctionalModel"]
@@ -44,7 +45,7 @@ class FunctionalModel(nn.Module):
         self._met[id(live)] = clone
         holder: nn.Module = self
         for step in name.split(".")[:-1]:
-            if step not in holder._modules:
+            if step not in own_modules(holder):
                 holder.add_module(step, nn.Module())
             holder = holder.get_submodule(step)
         return holder
@@ -77,6 +78,6 @@ class FunctionalModel(nn.Module):
         """Keep the buffers that the forward exchanged for new ones; functional_call hands them back."""
         for name, tensor in tensors.items():
             holder, _, last = name.rpartition(".")
-            buffers = self.get_submodule(holder)._buffers
+            buffers = own_buffers(self.get_submodule(holder))
             if last in buffers and buffers[last] is not tensor:
                 buffers[last] = tensor.detach()

@@ -10,12 +10,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import (
+    OPTIMIZER_HOOKS,
+    accumulation_hooks,
+    count_steps,
+    forward_hooks,
+    forward_pre_hooks,
+    gradient_hooks,
+    inside_compiled,
+    own_modules,
+)
 from nbdebug.setup.rebinding import Rebinder
 from nbdebug.setup.user_code import is_users_class
 
 __all__ = ["complete_optimizer", "cut_loose", "say_hooks", "uncompile"]
-
-_HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
 def cut_loose(model: nn.Module, sandbox: nn.Module, rebinder: Rebinder, *others: Any) -> None:
@@ -49,9 +57,9 @@ def _own_class_state(module: nn.Module) -> None:
 
 def _copy_tensor_hooks(live: torch.Tensor, sandbox: Any, rebinder: Rebinder) -> None:
     """Hang the gradient hooks of a parameter on its copy, because a mask or a clip there is part of the model."""
-    for hook in (getattr(live, "_backward_hooks", None) or {}).values():
+    for hook in (gradient_hooks(live) or {}).values():
         sandbox.register_hook(rebinder.rebound(hook)[0])
-    for hook in (getattr(live, "_post_accumulate_grad_hooks", None) or {}).values():
+    for hook in accumulation_hooks(live).values():
         sandbox.register_post_accumulate_grad_hook(rebinder.rebound(hook)[0])
 
 
@@ -60,38 +68,27 @@ def complete_optimizer(live: Any, sandbox: Any, rebinder: Rebinder) -> None:
     if not isinstance(live, torch.optim.Optimizer) or sandbox is None:
         return
     for name, value in vars(live).items():
-        if name in _HOOKS_OF_OPTIMIZERS:
+        if name in OPTIMIZER_HOOKS:
             hooks = OrderedDict((key, rebinder.rebound(hook)[0]) for key, hook in value.items())
             setattr(sandbox, name, hooks)
         elif name == "step":
-            _count_steps(sandbox)
+            count_steps(sandbox)
         elif name not in vars(sandbox):
             setattr(sandbox, name, copy.deepcopy(value, rebinder.memo))
-
-
-def _count_steps(optimizer: Any) -> None:
-    """Mark `step` as a scheduler does, or the scheduler's copy would warn that it was overridden."""
-    take_step = type(optimizer).step
-
-    def step(*args: Any, **kwargs: Any) -> Any:
-        optimizer._opt_called = True
-        return take_step(optimizer, *args, **kwargs)
-
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    optimizer.step = step
 
 
 def uncompile(sandbox: nn.Module) -> None:
     """Put the plain module in the place of each compiled one, because hooks do not fire in compiled code."""
     for module in list(sandbox.modules()):
-        for name, child in module._modules.items():
-            plain = getattr(child, "_orig_mod", None)
+        children = own_modules(module)
+        for name, child in children.items():
+            plain = inside_compiled(child)
             if isinstance(plain, nn.Module):
-                module._modules[name] = plain
+                children[name] = plain
 
 
 def say_hooks(model: nn.Module, notes: list[str]) -> None:
     """Say that the user's own hooks run on the copy."""
-    hooked = [path or "model" for path, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    hooked = [path or "model" for path, m in model.named_modules() if forward_hooks(m) or forward_pre_hooks(m)]
     if hooked:
         notes.append(f"Your model has custom hooks ({', '.join(hooked[:3])}); they run on the copy as well.")

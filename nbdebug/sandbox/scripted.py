@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import map_tensors
+
 __all__ = ["ScriptShell", "copied_script"]
 
 
@@ -74,7 +76,7 @@ class ScriptShell(nn.Module):
         return self._inner.load_state_dict(*args, **kwargs)
 
     def _apply(self, fn: Any, recurse: bool = True) -> ScriptShell:
-        self._inner._apply(fn)
+        map_tensors(self._inner, fn)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptShell:

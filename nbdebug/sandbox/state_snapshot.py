@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbdebug.core.torch_compat import REGISTRIES, write_count
 from nbdebug.setup.object_graph import generators_in
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.setup.user_code import is_users_class
@@ -142,7 +143,7 @@ def _is_opened(part: Any) -> bool:
 def _module_steps(held: dict[str, Any]) -> list[tuple[str, Any]]:
     """Name parameters and submodules as PyTorch does, and keep the dicts that hold them."""
     steps: list[tuple[str, Any]] = [(f".{name}", value) for name, value in held.items()]
-    for group in ("_parameters", "_buffers", "_modules"):
+    for group in REGISTRIES:
         inner = held.get(group)
         if isinstance(inner, dict):
             steps.extend((f".{name}", value) for name, value in inner.items())  # popped first, so these names win
@@ -189,7 +190,7 @@ def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return what tells whether a tensor was touched; what cannot be asked of this kind is left out."""
     if isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
         return (0, 0, "lazy", tensor.requires_grad, 0, 0)
-    version = None if tensor.is_inference() else tensor._version
+    version = None if tensor.is_inference() else write_count(tensor)
     gradient = tensor.grad if tensor.is_leaf else None
     return (
         version,
@@ -197,7 +198,7 @@ def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
         None if tensor.is_nested else tuple(tensor.shape),
         tensor.requires_grad,
         _digest(tensor),
-        None if gradient is None else (id(gradient), gradient._version, _digest(gradient)),
+        None if gradient is None else (id(gradient), write_count(gradient), _digest(gradient)),
     )
 
 

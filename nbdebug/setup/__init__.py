@@ -68,6 +68,7 @@ class Setup:
         self.meeting_facts: Any = None
         self.isolation: dict[str, str] = {}  # what was run on a copy, and how that reached the model itself, if it did
         self._reading: Reading | None = None
+        self.is_observed = False  # whether the user's own call of the model was looked at
         self._drawn: list[Batch] = []
         self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every copy that is made of it
 
@@ -95,6 +96,10 @@ class Setup:
             checked_batch(raw)
             self._reading = read_batch(raw, signature_of(self.model))
         return self._reading
+
+    def read_as(self, reading: Reading) -> None:
+        """Read every batch from now on as the user's own code was seen to."""
+        self._reading, self._drawn = reading, []
 
     def batches(self, count: int, feed: Feed | None = None) -> list[Batch]:
         """Return the first batches of the training data, or of another feed, on the CPU side of things as drawn."""

@@ -13,6 +13,7 @@ import torch
 
 from nbdebug.setup.batch_layout import Reading
 from nbdebug.setup.nested import Path, at, children, leaves, map_leaves, name_of, rebuild
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Batch"]
 
@@ -150,10 +151,9 @@ def _is_collated(value: list[Any], size: int) -> bool:
 def _own(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.detach().clone().requires_grad_(leaf.requires_grad)
-    try:
+    with user_code(passing=()):  # what cannot be copied can hardly be changed by a model either
         return copy.deepcopy(leaf)
-    except Exception:  # what cannot be copied can hardly be changed by a model either
-        return leaf
+    return leaf
 
 
 def _counts_up(tensor: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nbdebug.core.torch_compat import inside_compiled, script_schema
 from nbdebug.setup.nested import Attr, Path, children, is_mapping_like, is_namedtuple, name_of
 
 __all__ = ["Reading", "Signature", "read_batch", "signature_of", "unwrap"]
@@ -53,8 +54,8 @@ class Reading:
 def unwrap(model: Any) -> Any:
     """Look through `torch.compile`, DataParallel and DistributedDataParallel at the model inside."""
     while True:
-        if hasattr(model, "_orig_mod"):
-            model = model._orig_mod
+        if (inner := inside_compiled(model)) is not None:
+            model = inner
         elif isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
             model = model.module
         else:
@@ -65,7 +66,7 @@ def signature_of(model: Any) -> Signature:
     """Read the signature of the model's forward; what cannot be read counts as one required argument."""
     inner = unwrap(model)
     if isinstance(inner, torch.jit.ScriptModule):
-        schema = _script_schema(inner)
+        schema = script_schema(inner)
         if schema is None:
             return Signature()
         arguments = [a for a in schema.arguments if a.name != "self"]
@@ -84,14 +85,6 @@ def signature_of(model: Any) -> Signature:
         any_keyword=any(p.kind is p.VAR_KEYWORD for p in parameters),
         keyword_required=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty),
     )
-
-
-def _script_schema(module: Any) -> Any:
-    """Read the schema of a scripted forward; asking for `module.forward` would leave a cache in the user's module."""
-    try:
-        return module._c._get_method("forward").schema
-    except (AttributeError, RuntimeError):
-        return None
 
 
 def read_batch(raw: Any, asks: Signature) -> Reading:

@@ -67,6 +67,11 @@ class Feed:
             self._kept if isinstance(self.loader, DataLoader) else self.loader
         )  # len() may write to a loader
 
+    @property
+    def is_one_batch(self) -> bool:
+        """Whether this is a single batch that nothing collated, such as one graph; its rows may be no samples."""
+        return not isinstance(self.loader, DataLoader) and self.batch_count == 1
+
     def collate(self, samples: list[Any]) -> Any:
         """Put samples together as the loader does."""
         replica = self._kept

@@ -12,13 +12,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import LIVE_ITERATOR, own_buffers, own_modules, own_parameters
 from nbdebug.setup.object_graph import copy_generator, generators_in
 
 __all__ = ["WITHOUT_WORKERS", "borrowed_loader", "careful_copy", "with_parts"]
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _MOST_TRIES = 3
-WITHOUT_WORKERS = {"num_workers": 0, "persistent_workers": False, "_iterator": None, "pin_memory": False, "timeout": 0}
+WITHOUT_WORKERS = {
+    "num_workers": 0,
+    "persistent_workers": False,
+    LIVE_ITERATOR: None,
+    "pin_memory": False,
+    "timeout": 0,
+}
 
 
 def careful_copy(
@@ -53,7 +60,9 @@ def _way_round(
     """Put a stand-in into the memo for each part that cannot be copied; say whether that was possible."""
     pretend = dict(memo)
     for module in _modules_in(value):  # tensors need no trial, and a trial of each would hold them all again
-        pretend.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
+        pretend.update(
+            {id(t): t for t in (*own_parameters(module).values(), *own_buffers(module).values()) if t is not None}
+        )
     found = {id(part): (place, part) for place, part in _uncopyable(value, pretend, name, {})}
     if not all(isinstance(part, stand_ins) for _, part in found.values()):
         return False
@@ -118,7 +127,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if not isinstance(held, dict):
         return []
     if isinstance(value, nn.Module):
-        children = [(f".{name}", child) for name, child in value._modules.items()]
+        children = [(f".{name}", child) for name, child in own_modules(value).items()]
         return [*children, *((f".{name}", part) for name, part in held.items())]
     return [(f".{name}", part) for name, part in held.items()]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from nbdebug.core.torch_compat import SET_BY_CONSTRUCTOR
 from nbdebug.errors import BadInput
 from nbdebug.setup.careful_copy import WITHOUT_WORKERS, careful_copy, with_parts
 from nbdebug.setup.object_graph import copy_generator, data_in, generators_in, heavy_parts, holdings_of
@@ -102,11 +103,7 @@ def _is_one_shot(dataset: Any) -> bool:
 def _drawing_parts(loader: Any, memo: dict[int, Any], notes: list[str], name: str) -> dict[str, Any]:
     """Copy samplers, generator, collate and what a subclass adds together, so that what they share stays shared."""
     own = set(WITHOUT_WORKERS) | _LIGHT
-    names = [
-        n
-        for n in vars(loader)
-        if n not in own and not n.startswith(("_DataLoader__", "_IterableDataset", "_dataset_kind"))
-    ]
+    names = [n for n in vars(loader) if n not in own and not n.startswith(SET_BY_CONSTRUCTOR)]
     live = [vars(loader)[n] for n in names]
     for inner in data_in(*live):
         if isinstance(inner, DataLoader) and id(inner) not in memo and inner is not loader:

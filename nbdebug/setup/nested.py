@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from nbdebug.setup.user_code import user_code
+
 __all__ = ["Path", "at", "children", "leaves", "map_leaves", "name_of", "rebuild", "replace_at"]
 
 Path = tuple[Any, ...]
@@ -66,16 +68,15 @@ def rebuild(value: Any, parts: list[Any]) -> Any:
 def _same_sequence(value: Any, parts: list[Any]) -> Any:
     if type(value) in (list, tuple):
         return type(value)(parts)
-    try:
+    with user_code(passing=()):
         return type(value)(parts)
-    except Exception:
-        return parts if isinstance(value, list) else tuple(parts)
+    return parts if isinstance(value, list) else tuple(parts)
 
 
 def _same_mapping(value: Any, items: dict[Any, Any]) -> Any:
     if type(value) is dict:
         return items
-    try:
+    with user_code(passing=()):
         sandbox = copy.copy(value)
         if isinstance(getattr(sandbox, "data", None), dict):  # UserDict and its kin share `data` after a copy
             sandbox.data = items
@@ -83,8 +84,7 @@ def _same_mapping(value: Any, items: dict[Any, Any]) -> Any:
             for key, item in items.items():
                 sandbox[key] = item
         return sandbox
-    except Exception:
-        return items
+    return items
 
 
 def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:

@@ -17,6 +17,7 @@ import torch
 from nbdebug.errors import NbdebugError
 from nbdebug.setup.batch import Batch
 from nbdebug.setup.batch_source import Feed
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Draw", "Failure", "at_random", "in_order", "over_all"]
 
@@ -97,11 +98,11 @@ def _planned(feed: Feed, wrap: Wrap, plan: Iterable[list[Any]], until: float, po
             poll()
             if time.monotonic() > until:
                 break
-            try:
+            with user_code(passing=()) as tried:
                 samples.append(dataset[index])
                 kept.append(index)
-            except Exception as error:
-                failures.append(Failure(_place(index), "reading", f"{type(error).__name__}: {error}"))
+            if tried.failure:
+                failures.append(Failure(_place(index), "reading", tried.failure))
         late = time.monotonic() > until
         yield _together(feed, wrap, samples, kept, failures, late)
         if late:
@@ -111,13 +112,11 @@ def _planned(feed: Feed, wrap: Wrap, plan: Iterable[list[Any]], until: float, po
 def _together(feed: Feed, wrap: Wrap, samples: list[Any], kept: list[Any], failures: list[Failure], late: bool) -> Draw:
     if not samples:
         return Draw(None, failures=tuple(failures), late=late)
-    try:
+    with user_code() as tried:
         batch = wrap(feed.collate(samples))
-    except NbdebugError:
-        raise
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        return Draw(None, failures=(*failures, Failure(_place(kept[0]), "collating", said)), late=late)
+    if tried.failure:
+        failed = Failure(_place(kept[0]), "collating", tried.failure)
+        return Draw(None, failures=(*failures, failed), late=late)
     places = kept[0] if len(kept) == 1 and isinstance(kept[0], (list, tuple)) else kept
     indices = places if batch.size == len(places) else [_place(places[0])] * batch.size
     return Draw(batch, tuple(int(i) for i in indices), tuple(failures), late)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.setup.batch import Batch
 from nbdebug.setup.batch_source import Feed
 from nbdebug.setup.object_graph import arrays_in, copy_generator, generators_in
 from nbdebug.setup.read_samples import over_all
 from nbdebug.setup.tensor_memory import array_of
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["Drawn", "Reader", "drawn", "fresh_reader", "seed_all", "seed_torch"]
 
@@ -100,14 +100,8 @@ class Reader:
         seed_all(seed)
         for live, start in self._own:
             _set_to(live, start, seed)
-        try:
+        with required_user_code(f"sample {index} cannot be loaded ({{kind}}); see sample-fails"):
             return self._wrap(self.feed.collate([self.dataset[index]]))
-        except NbdebugError:
-            raise
-        except Exception as error:
-            raise NotApplicable(
-                f"sample {index} cannot be loaded ({type(error).__name__}); see sample-fails"
-            ) from error
 
 
 def fresh_reader(feed: Feed, wrap: Wrap) -> Reader | None:

@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from nbdebug.core.finding import Place
+from nbdebug.core.torch_compat import own_modules
 
 __all__ = ["places_of"]
 
@@ -36,7 +39,7 @@ def _place(model: Any, where: str) -> Place | None:
 
 def _child(owner: Any, name: str) -> Any:
     """Return a submodule by its registered name, without calling a property of the user's."""
-    children = getattr(owner, "_modules", None)
+    children = own_modules(owner) if isinstance(owner, nn.Module) else None
     return children.get(name) if isinstance(children, dict) else None
 
 

@@ -1,4 +1,4 @@
-"""Whose code is it: the user's own, or a library's that is installed beside it?"""
+"""The user's own code: call it and survive what it raises, and tell it from a library's."""
 
 from __future__ import annotations
 
@@ -7,15 +7,75 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["is_loss", "is_users_class", "is_users_function", "methods_of", "names_used", "writes_outside"]
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+
+__all__ = [
+    "is_loss",
+    "is_users_class",
+    "is_users_function",
+    "methods_of",
+    "names_used",
+    "required_user_code",
+    "user_code",
+    "writes_outside",
+]
+
+_Kinds: TypeAlias = tuple[type[Exception], ...]
+_STOPS: _Kinds = (Cancelled, OutOfTime)  # no experiment may keep these to itself
 
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _PACKAGE = str(Path(__file__).parents[1])
+
+
+class user_code:
+    """Call code of the user's in a `with` block; an exception of theirs ends the block, and what follows it runs.
+
+    `kind` and `message` then hold what it was, and `failure` both; all are empty where there was none. nbdebug's own
+    exceptions pass (with `passing`, only these), and those that stop a run always do. The exception itself is not kept,
+    because its traceback holds tensors.
+    """
+
+    def __init__(self, *, passing: _Kinds = (NbdebugError,)) -> None:
+        self._passing = (*_STOPS, *passing)
+        self.kind = self.message = ""
+
+    @property
+    def failure(self) -> str:
+        """The exception as the last line of a traceback would show it."""
+        return f"{self.kind}: {self.message}" if self.kind else ""
+
+    def __enter__(self) -> user_code:
+        """Return the object that will hold the failure."""
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        """Keep what an exception of the user's says; everything else passes."""
+        if not isinstance(error, Exception) or isinstance(error, self._passing):
+            return False
+        self.kind = type(error).__name__
+        with suppress(Exception):  # a class of the user's may fail to say what it is
+            self.message = str(error)
+        return True
+
+
+@contextmanager
+def required_user_code(reason: str, *, passing: _Kinds = (NbdebugError,)) -> Iterator[None]:
+    """Call code of the user's that an experiment cannot do without: what it raises becomes NotApplicable.
+
+    `{kind}` and `{message}` in the reason stand for the type of the exception and its text.
+    """
+    try:
+        yield
+    except (*_STOPS, *passing):
+        raise
+    except Exception as error:
+        raise NotApplicable(reason.format(kind=type(error).__name__, message=error)) from error
 
 
 @lru_cache(maxsize=1)

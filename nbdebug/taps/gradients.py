@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nbdebug.core.torch_compat import gradient_hooks
 from nbdebug.experiments.inert_hooks import LiveHook
 
 __all__ = ["GradientHooks"]
@@ -32,7 +33,7 @@ class GradientHooks:
 
     def wait(self, name: str, value: torch.Tensor, act: Callable[[torch.Tensor], None]) -> None:
         """Call a function with the gradient of this output of a module."""
-        if value.is_leaf and value._backward_hooks is not None:
+        if value.is_leaf and gradient_hooks(value) is not None:
             for earlier in [pair for pair in self._handles if pair[0] == name and _is_on(pair[1], value)]:
                 earlier[1].remove()
                 self._handles.remove(earlier)
@@ -49,4 +50,4 @@ class GradientHooks:
 
 
 def _is_on(handle: Any, value: torch.Tensor) -> bool:
-    return handle.hooks_dict_ref() is value._backward_hooks
+    return handle.hooks_dict_ref() is gradient_hooks(value)

@@ -10,20 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import has_compiled_call, has_compiled_forward, is_compiled
 from nbdebug.errors import BadInput
+from nbdebug.setup.batch_layout import unwrap
 from nbdebug.setup.module_names import root_name
 
-__all__ = ["chosen", "inside_wrappers"]
-
-_WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
-
-
-def inside_wrappers(model: nn.Module) -> nn.Module:
-    """Return the model that the user wrote, inside what compiles or distributes it."""
-    inner = getattr(model, "_orig_mod", None)
-    if isinstance(inner, nn.Module):
-        return inside_wrappers(inner)
-    return inside_wrappers(model.module) if isinstance(model, _WRAPPERS) else model
+__all__ = ["chosen"]
 
 
 def chosen(model: nn.Module, which: Any = None) -> dict[str, nn.Module]:
@@ -33,7 +25,7 @@ def chosen(model: nn.Module, which: Any = None) -> dict[str, nn.Module]:
     a class of modules, a module of the model, or several of these; without it the model itself is meant. That is
     called `model`, or by its class where one of its own modules is called so.
     """
-    inner = inside_wrappers(model)
+    inner = unwrap(model)
     whole = root_name(inner)
     # A module with two names is known by both, and found by its first one unless it is asked for by the second.
     known = {path or whole: module for path, module in inner.named_modules(remove_duplicate=False)}
@@ -73,20 +65,10 @@ def _refuse_unseen(model: nn.Module, name: str, module: nn.Module, path: str) ->
     parts = path.split(".") if path else []
     for depth in range(len(parts)):
         around = model.get_submodule(".".join(parts[:depth]))
-        if "_orig_mod" in around._modules or _is_compiled(around) or _has_compiled_forward(around):
+        if is_compiled(around) or has_compiled_forward(around):
             raise _compiled(name, f"{'.'.join(parts[:depth]) or 'the model'} ({type(around).__name__})")
-    if _is_compiled(module):  # a compiled forward leaves the hooks around it to Python, a compiled call does not
+    if has_compiled_call(module):  # a compiled forward leaves the hooks around it to Python, a compiled call does not
         raise _compiled(name, "it")
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    return getattr(module, "_compiled_call_impl", None) is not None
-
-
-def _has_compiled_forward(module: nn.Module) -> bool:
-    forward = module.forward
-    is_wrapped = getattr(forward, "_torchdynamo_orig_callable", None) is not None
-    return is_wrapped and not getattr(forward, "_torchdynamo_disable", False)
 
 
 def _compiled(name: str, what: str) -> BadInput:

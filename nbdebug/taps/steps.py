@@ -6,30 +6,22 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from nbdebug.watch.hooks import is_traced, is_transformed
+from nbdebug.core.torch_compat import backward_id, is_without_values
+from nbdebug.watch.hooks import is_traced
 
 __all__ = ["Letters", "Moment", "Steps", "is_no_real_pass", "is_recomputing"]
 
 Letters = dict[str, tuple[int, str]]  # a letter of a shape: its size in this step, and where it was seen first
 
-_KINDS = torch._C._TorchDispatchModeKey
-_UNREAL = (_KINDS.FAKE, _KINDS.PROXY, _KINDS.FUNCTIONAL)
-
 
 def is_no_real_pass() -> bool:
     """Whether the model is traced, exported, transformed or run with fake tensors: there are no values to look at."""
-    if is_traced():  # the tracer takes this for True, and so reads nothing below
-        return True
-    if torch._C._get_tracing_state() is not None or is_transformed() is not None:
-        return True
-    return any(torch._C._get_dispatch_mode(kind) is not None for kind in _UNREAL)
+    return is_traced() or is_without_values()  # the tracer takes the first for True, and does not read the second
 
 
 def is_recomputing() -> bool:
     """Whether a backward pass is running, so that a forward in it is a checkpoint that computes again what was seen."""
-    return bool(torch._C._current_graph_task_id() != -1)
+    return backward_id() != -1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import nn
 
-from nbdebug.watch.hooks import ENGINE, QuietHook, is_traced, is_transformed, scaler_of_step
+from nbdebug.core.torch_compat import RUN_BACKWARD, backward_id, current_transform, gradient_hooks, hook_gradient
+from nbdebug.watch.hooks import QuietHook, is_traced, scaler_of_step
 from nbdebug.watch.rates import read_rate
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ __all__ = ["Lane", "Noted"]
 CLOSED, READY, FORWARD, AWAITED, BACKWARD, STEP = range(6)
 FEW, NEAR = 8, 5  # groups of parameters, and frames within which a GradScaler is looked for
 Noted: TypeAlias = tuple[float, float, float, float, float, list[float]]  # loss, times of a step, learning rates
-_current_task = torch._C._current_graph_task_id
-_TENSOR, _is_grad_enabled, _is_transformed = torch.Tensor, torch.is_grad_enabled, is_transformed
+_TENSOR, _is_grad_enabled, _is_transformed = torch.Tensor, torch.is_grad_enabled, current_transform
 
 
 class Lane:
@@ -159,12 +158,11 @@ class _After(_Turn):
         lane = self.lane
         if lane.stage == FORWARD and type(output) is _TENSOR:
             now, node = perf_counter(), output.grad_fn
-            if node is not None and output._backward_hooks is None:
+            if node is not None and gradient_hooks(output) is None:
                 lane.older.pop(lane.key, None)
                 lane.older = lane.hooks
-                lane.hooks = output._backward_hooks = hooks = OrderedDict()
-                hooks[lane.key] = lane.on_begin
-                node._register_hook_dict(output)
+                lane.hooks = hook_gradient(output, node)
+                lane.hooks[lane.key] = lane.on_begin
                 lane.stage, lane.ended = AWAITED, now
                 return
         if lane.stage > READY:
@@ -184,12 +182,12 @@ class _Begin(_Turn):
                 frame = sys._getframe(1)
             except ValueError:  # on a thread of the engine nothing is further out
                 frame = None
-            if frame is not None and frame.f_code is ENGINE:
+            if frame is not None and frame.f_code is RUN_BACKWARD:
                 held = frame.f_locals
                 outputs, named = held.get("t_outputs", ()), held.get("kwargs", {})
                 is_one = len(outputs) == 1 and type(loss := outputs[0]) is _TENSOR and loss.numel() == 1
                 if is_one and loss.is_cpu and named.get("accumulate_grad"):
-                    lane.loss, lane.task = loss.item(), _current_task()
+                    lane.loss, lane.task = loss.item(), backward_id()
                     lane.stage, lane.backward = BACKWARD, perf_counter()
                     return
         if lane.stage:

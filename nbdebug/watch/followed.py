@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from nbdebug.core.torch_compat import write_count
 from nbdebug.watch.norms import Gradients, Norms
 from nbdebug.watch.sample import Sample
 from nbdebug.watch.weights import WeightViews
@@ -59,7 +60,7 @@ def are_same(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> b
 
 def marks(gradients: Sequence[torch.Tensor | None], *, are_plain: bool) -> tuple[list[int], list[int]]:
     """Return the versions and the addresses of gradients: another one of either is another gradient."""
-    versions = [-1 if g is None else g._version for g in gradients]
+    versions = [-1 if g is None else write_count(g) for g in gradients]
     return versions, [g.data_ptr() for g in gradients if g is not None] if are_plain else []
 
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd import graph
+
+from nbdebug.core.torch_compat import RUN_BACKWARD, SCALER_STEPS, forward_hooks, write_count
 
 __all__ = [
-    "ENGINE",
     "LayerHook",
     "QuietHook",
     "backward_origin",
     "is_compiling",
     "is_in_step",
     "is_traced",
-    "is_transformed",
     "scaler_of_step",
     "sealed",
 ]
@@ -28,19 +27,10 @@ __all__ = [
 HOOK_DEPTH = 4  # frames out from `backward_origin`: the hook, its guard, the short way, and what called that
 MOST_CALLS = 8  # of one module in one pass that are looked at: a recurrent cell may be called a thousand times
 _TENSOR = torch.Tensor
-# Every backward pass of Python starts in this function.
-ENGINE = getattr(getattr(graph, "_engine_run_backward", None), "__code__", None)
 _OPTIMIZERS = torch.optim.Optimizer.profile_hook_step.__code__.co_filename  # where a step goes through its hooks
-_SCALER_STEPS = tuple(
-    getattr(torch.amp.GradScaler, name).__code__
-    for name in ("step", "_maybe_opt_step")
-    if hasattr(torch.amp.GradScaler, name)
-)
-
 
 # The tracer takes both for True. Only the second knows of an export that runs the model itself, and it costs more.
 is_compiling, is_traced = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
-is_transformed = torch._C._functorch.peek_interpreter_stack  # None where no transform of torch.func is at work
 
 
 class QuietHook:
@@ -75,7 +65,7 @@ class LayerHook(QuietHook):
         self, index: int, module: nn.Module, calls: list[tuple[int, Any, int]], fail: Callable[[Exception], None]
     ) -> None:
         self.index, self.module, self.calls, self.left, self.fail = index, module, calls, 0, fail
-        self.slot: dict[int, Any] = module._forward_hooks
+        self.slot: dict[int, Any] = forward_hooks(module)
         self.take: Callable[[Any], Any] | None = None  # samples at once, where a later module writes into the output
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -85,7 +75,7 @@ class LayerHook(QuietHook):
         self.left -= 1
         if type(output) is _TENSOR and self.take is None:
             try:
-                self.calls.append((self.index, output, output._version))
+                self.calls.append((self.index, output, write_count(output)))
             except RuntimeError:  # one of inference mode has no version
                 self.calls.append((self.index, output, -2))
         else:
@@ -108,7 +98,7 @@ def sealed(layers: Sequence[nn.Module]) -> list[tuple[nn.Module, list[dict[int, 
     """
     known = set(map(id, layers))
     wholes = [layer for layer in layers if isinstance(layer, nn.TransformerEncoderLayer)]
-    return [(whole, [part._forward_hooks for part in whole.modules() if id(part) in known]) for whole in wholes]
+    return [(whole, [forward_hooks(part) for part in whole.modules() if id(part) in known]) for whole in wholes]
 
 
 def backward_origin() -> tuple[Sequence[Any], bool] | None:
@@ -121,7 +111,7 @@ def backward_origin() -> tuple[Sequence[Any], bool] | None:
         frame: FrameType | None = sys._getframe(HOOK_DEPTH)
     except ValueError:  # on a thread of its own nothing is further out
         frame = None
-    if frame is None or frame.f_code is not ENGINE:
+    if frame is None or frame.f_code is not RUN_BACKWARD:
         frame = _engine_frame(frame)
         if frame is None:
             return None
@@ -134,9 +124,9 @@ def _engine_frame(frame: FrameType | None) -> FrameType | None:
     """Look for the function that started the backward pass further out, and then on the other threads."""
     for _ in range(8):
         frame = frame.f_back if frame is not None else None
-        if frame is not None and frame.f_code is ENGINE:
+        if frame is not None and frame.f_code is RUN_BACKWARD:
             return frame
-    return next((other for other in sys._current_frames().values() if other.f_code is ENGINE), None)
+    return next((other for other in sys._current_frames().values() if other.f_code is RUN_BACKWARD), None)
 
 
 def is_in_step() -> bool:
@@ -155,7 +145,7 @@ def scaler_of_step(frames: int = 10) -> Any:
     for _ in range(frames):
         if frame is None:
             return None
-        if frame.f_code in _SCALER_STEPS:
+        if frame.f_code in SCALER_STEPS:
             return frame.f_locals.get("self")
         frame = frame.f_back
     return None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbdebug.core.torch_compat import foreach_norm
 from nbdebug.watch.memory import Memory
 
 __all__ = ["Gradients", "Norms", "norms_of", "together"]
@@ -127,4 +128,4 @@ def _on_device(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
     devices = {v.device for v in values}
     if len(devices) > 1:
         return [torch.linalg.vector_norm(v).to("cpu") for v in values]
-    return list(torch._foreach_norm(values)) if values else []
+    return list(foreach_norm(values)) if values else []

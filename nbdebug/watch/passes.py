@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import at_end_of_backward, backward_id, current_transform, hook_gradient
 from nbdebug.experiments.capture import tensors_in
 from nbdebug.watch.batches import Batches
 from nbdebug.watch.graphs import GraphToken
-from nbdebug.watch.hooks import MOST_CALLS, LayerHook, backward_origin, is_transformed, sealed
+from nbdebug.watch.hooks import MOST_CALLS, LayerHook, backward_origin, sealed
 from nbdebug.watch.sampling import Block, Gather, sample_at_once
 
 __all__ = ["Passes"]
@@ -25,7 +25,7 @@ EVALUATED = 512  # passes without gradients whose inputs are told apart
 MOST_PASSES = 4  # of one step that are measured: there may be many more where gradients are accumulated
 OUTPUTS = 4  # tensors of an output at which the beginning of a backward pass is looked for
 # Looked up once: between two layers of a training, every name and every call on the way is out of the cache.
-_is_grad_enabled, _is_transformed = torch.is_grad_enabled, is_transformed
+_is_grad_enabled, _is_transformed = torch.is_grad_enabled, current_transform
 _TENSOR = torch.Tensor
 
 
@@ -251,10 +251,7 @@ class Passes:
 
     def _await_backward(self, output: torch.Tensor, node: Any) -> None:
         """Hook a tensor by its dictionary of hooks: a handle for every step costs more than all that it is for."""
-        hooks = output._backward_hooks
-        if hooks is None:
-            hooks = output._backward_hooks = OrderedDict()
-            node._register_hook_dict(output)
+        hooks = hook_gradient(output, node)
         hooks[self.key] = self.on_begin
         self._awaited.append(hooks)
 
@@ -265,7 +262,7 @@ class Passes:
                 node.metadata["nbdebug"] = token
 
     def _backward_begins(self, gradient: Any) -> None:
-        task = torch._C._current_graph_task_id()
+        task = backward_id()
         if task == self._task:
             return
         self._task = task
@@ -284,11 +281,10 @@ class Passes:
         self._backward_began = perf_counter()
         if not self.due:
             return
-        engine = torch.autograd.Variable._execution_engine
         if self.is_distributed:  # twice, so that it comes after the callback in which DDP adds the gradients up
-            engine.queue_callback(lambda: engine.queue_callback(self._on_end))
+            at_end_of_backward(lambda: at_end_of_backward(self._on_end))
         else:
-            engine.queue_callback(self._on_end)
+            at_end_of_backward(self._on_end)
 
     def _backward_ends(self) -> None:
         self.close_backward()

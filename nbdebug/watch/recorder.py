@@ -8,8 +8,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-import torch
-
+from nbdebug.core.torch_compat import backward_id
 from nbdebug.watch.budget import Budget
 from nbdebug.watch.fast_path import Lane
 from nbdebug.watch.followed import Followed
@@ -236,7 +235,7 @@ class Recorder:
         if step > self.store.memory_step and self._flushed - self._weighed > WEIGHED:
             self._weighed = self._flushed
             self.store.put_memory(step, self.steps.scale)
-        if torch._C._current_graph_task_id() == -1:  # never inside a backward pass
+        if backward_id() == -1:  # never inside a backward pass
             self.on_flush()
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from nbdebug.core.torch_compat import is_transformed_tensor, write_count
 from nbdebug.experiments.capture import first_tensor
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.watch.memory import Memory
@@ -110,7 +111,7 @@ def sampled(tensor: torch.Tensor, wanted: int, phase: int = 0) -> tuple[Any, int
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor has ordinary memory full of real numbers; some give theirs back while they live on."""
     is_dense = tensor.is_floating_point() and tensor.layout is torch.strided and not tensor.is_meta
-    if not is_dense or tensor.is_nested or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if not is_dense or tensor.is_nested or is_transformed_tensor(tensor):
         return False
     return tensor.numel() > 0 and tensor.data_ptr() != 0 and not tensor.is_neg()
 
@@ -165,7 +166,7 @@ class Gather:
         tensor = output if version >= 0 else first_tensor(output)
         if tensor is None or not is_plain(tensor):
             return None
-        if version >= 0 and tensor._version != version:
+        if version >= 0 and write_count(tensor) != version:
             self.overwritten.add(index)
             return None
         try:
@@ -193,7 +194,7 @@ class _Plan:
         if len(calls) != len(self.indices):
             return None
         indices, tensors, versions = zip(*calls, strict=True)
-        if indices != self.indices or versions != tuple([t._version for t in tensors]):
+        if indices != self.indices or versions != tuple(map(write_count, tensors)):
             return None
         views = self.memory.of(tensors)
         if views is None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from nbdebug.core.torch_compat import loss_scale
 from nbdebug.experiments.nested_optimizer_steps import is_inner_step
 from nbdebug.watch.followed import Followed, about_equal, are_same, heads, is_clear, marks
 from nbdebug.watch.hooks import is_in_step, scaler_of_step
@@ -145,7 +146,7 @@ class Steps:
         if is_looked_at and sum(len(group["params"]) for group in optimizer.param_groups) != one.count:
             self._read_groups(one)
         scaler = scaler_of_step()
-        self.scale = getattr(scaler, "_scale", None) if scaler is not None and scaler.is_enabled() else None
+        self.scale = loss_scale(scaler) if scaler is not None and scaler.is_enabled() else None
         if self.pace is None or (one is not self.pace and self._takes_over(one, self.pace)):
             self.pace = one
         self._in_step = True

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import COMPILED_INSIDE, Dropout, RunningNorm, is_compiled, own_modules
 from nbdebug.errors import BadInput
 from nbdebug.setup.module_names import root_name
 from nbdebug.setup.user_code import methods_of, names_used
@@ -19,7 +20,7 @@ __all__ = ["Target", "target_of"]
 # They are never called, or give on what they got.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _PLAIN = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-_WRAPPERS = ("module.", "_orig_mod.")
+_WRAPPERS = ("module.", f"{COMPILED_INSIDE}.")
 
 
 @dataclass
@@ -60,11 +61,11 @@ class Target:
 
 
 def _obeys_mode(module: nn.Module) -> bool:
-    rate = getattr(module, "p", None) if isinstance(module, nn.modules.dropout._DropoutNd) else None
+    rate = getattr(module, "p", None) if isinstance(module, Dropout) else None
     rate = getattr(module, "dropout", rate) if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) else rate
     if isinstance(rate, (int, float)):
         return rate > 0
-    if isinstance(module, nn.modules.batchnorm._NormBase):
+    if isinstance(module, RunningNorm):
         return module.track_running_stats
     return any("training" in names_used(method.__code__) for _, method in methods_of(type(module)))
 
@@ -183,9 +184,9 @@ def _belonging(
 
 
 def _unwrapped(root: nn.Module) -> nn.Module:
-    for name in ("module", "_orig_mod"):
-        inner = root._modules.get(name)
-        if isinstance(inner, nn.Module) and len(root._modules) == 1:
+    for name in ("module", COMPILED_INSIDE):
+        inner = own_modules(root).get(name)
+        if isinstance(inner, nn.Module) and len(own_modules(root)) == 1:
             return _unwrapped(inner)
     return root
 
@@ -216,18 +217,14 @@ def _layers(prefix: str, root: nn.Module, unseen: list[str]) -> Iterator[tuple[s
     for path, module in root.named_modules():
         if closed and path.startswith(closed):
             continue
-        if _is_compiled(module):
+        if is_compiled(module):
             what = f"inside {_path(prefix, path)}" if path else "inside the model"
             unseen.append(f"It is compiled: no layer {what} can be recorded, only its output, gradients and weights.")
             closed = (*closed, f"{path}." if path else "")
         if isinstance(module, torch.jit.ScriptModule) or "parametrizations" in path.split("."):
             continue
-        if not isinstance(module, (*_CONTAINERS, *_PLAIN)) and (path == "" or path not in ("module", "_orig_mod")):
+        if not isinstance(module, (*_CONTAINERS, *_PLAIN)) and (path == "" or path not in ("module", COMPILED_INSIDE)):
             yield _layer_path(prefix, path, root), module
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    return "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _chosen(found: list[tuple[str, nn.Module]], patterns: Any) -> list[tuple[str, nn.Module]]:

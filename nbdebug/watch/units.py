@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import Convolution, RunningNorm, own_parameters
 from nbdebug.evidence.recording import SilentUnits
 from nbdebug.experiments.capture import first_tensor
 from nbdebug.watch.hooks import LayerHook
@@ -25,7 +26,7 @@ __all__ = ["Units"]
 
 # Modules whose units lie in the last dimension of what they give, and those that have them in the second.
 _BY_LAST = (nn.Linear, nn.LayerNorm)
-_BY_SECOND = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
+_BY_SECOND = (Convolution, RunningNorm, nn.GroupNorm)
 _Peaks: TypeAlias = list[tuple[torch.Tensor, torch.Tensor, int]]  # highest and lowest value of each unit; samples
 LEAST_UNITS = 8
 EVERY = 4  # of the measured steps one is looked at
@@ -181,7 +182,7 @@ class Units:
 
 def _bias_of(module: nn.Module) -> torch.Tensor | None:
     """Return the bias that has one number for each unit; None where there is none, or one that pruning made."""
-    bias = module._parameters.get("bias")
+    bias = own_parameters(module).get("bias")
     if bias is None or bias.dim() != 1 or bias.numel() < LEAST_UNITS or isinstance(bias, nn.UninitializedParameter):
         return None
     return bias if isinstance(module, (*_BY_LAST, *_BY_SECOND)) else None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbdebug.core.torch_compat import write_count
 from nbdebug.watch.sampling import (
     PHASES,
     SURELY,
@@ -51,7 +52,7 @@ class WeightViews:
         self._taken += 1
         self._refresh()
         after, versions, kept = self._kept
-        is_same = after == step and not self._changes_silently and versions == [p._version for p in self.parameters]
+        is_same = after == step and not self._changes_silently and versions == list(map(write_count, self.parameters))
         if is_same and self._taken > SURELY and self._taken % VERIFIED:
             return kept
         if is_same and not _are_equal(kept, self._copied()):
@@ -65,7 +66,7 @@ class WeightViews:
         self._refresh()  # some steps put other tensors in the place of the old ones
         copied = self._copied()
         if self.is_plain:  # elsewhere a copy costs little, and to compare it would be to wait
-            self._kept = (step, [p._version for p in self.parameters], copied)
+            self._kept = (step, list(map(write_count, self.parameters)), copied)
         return copied
 
     def _refresh(self) -> None:

@@ -10,10 +10,11 @@ from nbdebug.core.finding import Finding
 from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.root_cause import Experiment, tell_apart
 from nbdebug.engine.session import Session
+from nbdebug.engine.verdicts import settle
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 
-__all__ = ["Runner", "Trial"]
+__all__ = ["Conclude", "Runner", "Trial"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,19 @@ class Trial:
         return f"{self.check}, a remedy on a copy"
 
 
-class Runner(Worker["str | Trial | Experiment | Decompose"]):
+@dataclass(frozen=True)
+class Conclude:
+    """The end of a run of everything: judge its alarms by how the training comes out, and find what rescues it."""
+
+    def __str__(self) -> str:
+        """Say what is done."""
+        return "how your training comes out"
+
+
+Job = str | Trial | Experiment | Decompose | Conclude
+
+
+class Runner(Worker[Job]):
     """One queue for one session: checks, trials, experiments that tell causes apart, and the error's decomposition."""
 
     def __init__(
@@ -40,7 +53,7 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
         self.outcome = ""  # of the newest trial or experiment, in words
         super().__init__(self._run, session.control, tell)
 
-    def start(self, jobs: Iterable[str | Trial | Experiment | Decompose]) -> None:
+    def start(self, jobs: Iterable[Job]) -> None:
         """Put jobs into the queue; the time limit begins with each call."""
         self.session.control.allow(self._time_limit)
         self.session.journal.resume()  # that an earlier run was stopped says nothing about this one
@@ -52,11 +65,13 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
             self.session.journal.stop("cancelled", CANCELLED)
         super().cancel()
 
-    def _run(self, job: str | Trial | Experiment | Decompose) -> None:
+    def _run(self, job: Job) -> None:
         self.outcome = ""
         journal = self.session.journal
         if isinstance(job, str):
             self.session.run([job])
+        elif isinstance(job, Conclude):
+            settle(self.session, tree_order(self.session.registry), shown=False)
         elif isinstance(job, Decompose):
             self._improving.run()
         elif isinstance(job, Experiment):
@@ -66,7 +81,7 @@ class Runner(Worker["str | Trial | Experiment | Decompose"]):
             reins = self.session.control.shared()
             self.outcome = str(job.finding.verify(job.number, control=reins, progress=journal.tell))
 
-    def _undone(self, job: str | Trial | Experiment | Decompose) -> None:
+    def _undone(self, job: Job) -> None:
         if isinstance(job, str):
             self.session.journal.forget({job})
             self.session.journal.resume()  # it only gave way, and is run again

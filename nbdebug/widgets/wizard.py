@@ -11,8 +11,8 @@ import ipywidgets as widgets
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
-from nbdebug.engine.decision_tree import checks_for, stages, tree_order
-from nbdebug.engine.root_cause import arbitrate
+from nbdebug.engine.decision_tree import checks_for, stages
+from nbdebug.engine.diagnosis import conclude
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
 from nbdebug.report import Report
@@ -24,7 +24,7 @@ from nbdebug.widgets.keeping import cell_id, hand_over
 from nbdebug.widgets.layout import Face
 from nbdebug.widgets.pane import Pane
 from nbdebug.widgets.result import RESULT, static_forms, whole_report
-from nbdebug.widgets.runner import Runner, Trial
+from nbdebug.widgets.runner import Conclude, Runner, Trial
 from nbdebug.widgets.states import stage_rows
 
 __all__ = ["Wizard", "wizard"]
@@ -79,7 +79,7 @@ class Wizard:
     def run(self) -> Report:
         """Run the whole tree here and now, on the calling thread, so that Ctrl-C works; give the report."""
         self.session.run(self._every_check())
-        arbitrate(self.session, tree_order(self.session.registry), shown=False)
+        conclude(self.session, shown=False)
         self._refresh()
         self._to_result()
         self._keep()
@@ -190,7 +190,7 @@ class Wizard:
         """Run every check beside the result, which fills; whoever opens a step meanwhile stays there."""
         self.pane.running = True
         self._to_result()
-        self._start(self._every_check())
+        self._start([*self._every_check(), Conclude()])
 
     def _to_result(self) -> None:
         """Show the result of the whole run in place of a step."""

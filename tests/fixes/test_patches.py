@@ -25,6 +25,7 @@ MENDS = {
     "clear-gradients": "accumulated-gradients:never_cleared",
     "constant-rate": "schedule-reaches-zero:zero_from_the_beginning",
     "convert-labels": "invalid-labels:class_ids_as_floats",
+    "default-optimizer-options": "unusual-optimizer:eps_with_the_sign_lost",
     "drop-last-activation": "softmax-before-cross-entropy:softmax_layer",
     "drop-last-batch": "extreme-batch-size:one_left_over",
     "fill-gaps": "non-finite-inputs:one_missing_entry",
@@ -63,6 +64,7 @@ MENDS = {
     "standardize-inputs": "feature-scales-differ:wines_as_measured",
     "standardize-targets": "unscaled-targets:diabetes_as_measured",
     "switch-to-training": "left-in-eval-mode:step_that_evaluates",
+    "textbook-optimizer": "learning-rate-too-low:sgd_that_creeps",
     "train-everything": "parameters-missing-from-optimizer:optimizer_of_another_model",
     "train-loss": "unregistered-parameters:loss_learns_alone",
     "unfreeze": "frozen-parameters:frozen_altogether",
@@ -90,7 +92,12 @@ QUICK = (
     "shift-labels",
     "weigh-classes",
 )
-BY_HAND = ("clip-gradients", "shortcuts", "uncorrected-spread")  # those that no failing example needs: below
+BY_HAND = (
+    "clip-gradients",
+    "plain-loss",
+    "shortcuts",
+    "uncorrected-spread",
+)  # those that no failing example needs: below
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,6 +172,22 @@ def test_shortcuts_mend_a_deep_plain_network() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     setup = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
     assert by_hand(setup, "vanishing-gradients", Patch("shortcuts")).verify(progress=False).verified
+
+
+def test_the_error_alone_is_learned_where_a_penalty_outweighs_it() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        penalty = sum((p.square().sum() for p in model.parameters()), torch.zeros(()))
+        loss: torch.Tensor = loss_fn(model(batch[0]), batch[1]) + 100 * penalty
+        return loss
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    setup = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+    finding = by_hand({**setup, "compute_loss": compute_loss}, "loss-terms-unbalanced", Patch("plain-loss"))
+    verification = finding.verify(progress=False)
+    assert verification.contests and all(contest.better for contest in verification.contests), verification
 
 
 class OfOne(nn.Module):

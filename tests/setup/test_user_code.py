@@ -1,7 +1,8 @@
-"""Whose code is it: the user's, also where it lies beside the package under a name that begins like it."""
+"""Code of the user's: what it raises ends its block alone, and it is told from ours by where its file lies."""
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 import torch
 
 import nbdebug
+from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
 from nbdebug.experiments.source_lines import is_users_file
-from nbdebug.setup.user_code import is_users_function
+from nbdebug.setup.user_code import is_users_function, required_user_code, user_code
 
 PACKAGE = Path(nbdebug.__file__).parent
 
@@ -41,3 +43,65 @@ def test_only_what_lies_in_the_package_is_ours(file: Path, is_users: bool) -> No
 def test_torch_is_a_library() -> None:
     """Neither its files nor its functions are the user's."""
     assert not is_users_file(torch.nn.__file__) and not is_users_function(torch.nn.functional.relu)
+
+
+BAD_INPUT = BadInput("a list", where="model", expected="a module", do="pass one")
+
+
+def test_an_exception_of_the_users_ends_the_block_and_is_described() -> None:
+    with user_code() as tried:
+        raise ValueError("too small")
+    assert (tried.kind, tried.message, tried.failure) == ("ValueError", "too small", "ValueError: too small")
+
+
+def test_what_runs_has_no_failure() -> None:
+    with user_code() as tried:
+        pass
+    assert tried.failure == ""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Cancelled("stop"), OutOfTime("late")], ids=repr)
+@pytest.mark.parametrize("block", [lambda: user_code(passing=()), lambda: required_user_code("it fails", passing=())])
+def test_what_stops_a_run_always_passes(block: Any, error: BaseException) -> None:
+    with pytest.raises(type(error)), block():
+        raise error
+
+
+@pytest.mark.parametrize("error", [NotApplicable("no target"), BAD_INPUT], ids=lambda error: type(error).__name__)
+def test_our_own_exceptions_pass_unless_they_are_left_out(error: Exception) -> None:
+    with pytest.raises(type(error)), user_code():
+        raise error
+    with user_code(passing=()) as tried:
+        raise error
+    assert tried.kind == type(error).__name__
+
+
+def test_code_that_is_required_makes_the_experiment_not_applicable() -> None:
+    says = r"^train_step fails: KeyError: 'x'$"
+    with pytest.raises(NotApplicable, match=says) as caught, required_user_code("train_step fails: {kind}: {message}"):
+        {}["x"]
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_an_exception_that_cannot_say_what_it_is() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    with user_code() as tried:
+        raise Mute
+    assert tried.failure == "Mute: "
+
+
+def test_a_failure_holds_no_tensors() -> None:
+    """A traceback holds the frames, and these the tensors of the pass that failed."""
+
+    def fail() -> None:
+        activations = torch.ones(3)
+        held.append(weakref.ref(activations))
+        raise RuntimeError("out of memory")
+
+    held: list[Any] = []
+    with user_code() as tried:
+        fail()
+    assert tried.failure and held[0]() is None

@@ -13,7 +13,7 @@ import torch
 from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.experiments.task import class_dim, scale_of
@@ -48,6 +48,8 @@ def class_weighting(sandbox: Sandbox, sweep: LoaderSweep) -> ClassWeighting:
         return ClassWeighting(reason="there is not one class per sample")
     try:
         return _weigh(sandbox, next(iter(labels.values())))
+    except (Cancelled, OutOfTime):
+        raise
     except NbdebugError as why:
         return ClassWeighting(reason=str(why).splitlines()[0])
     except Exception as error:
@@ -116,7 +118,7 @@ REMEDIES = (
 )
 
 
-@check(explains=("loss-metric-disagree",))
+@check(explains=("loss-metric-disagree",), basis="statistic")
 def class_imbalance(
     sweep: LoaderSweep,
     weighting: ClassWeighting | None,

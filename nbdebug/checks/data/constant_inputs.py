@@ -18,9 +18,18 @@ SOURCE = "37 reasons, 1: check what the network receives"
 
 
 @check(
-    explains=("duplicate-samples", "repeated-batches", "labels-unrelated-to-inputs", "outputs-identical",
-              "cannot-overfit-batch", "model-ignores-inputs", "inputs-ignored", "worse-than-baseline")
-)  # fmt: skip
+    basis="statistic",
+    explains=(
+        "duplicate-samples",
+        "repeated-batches",
+        "labels-unrelated-to-inputs",
+        "outputs-identical",
+        "cannot-overfit-batch",
+        "model-ignores-inputs",
+        "inputs-ignored",
+        "worse-than-baseline",
+    ),
+)
 def constant_inputs(
     sweep: LoaderSweep,
     *,

@@ -150,7 +150,10 @@ def _gain(table: SampleTable, size: int, view: Callable[[np.ndarray], np.ndarray
     return (max(float((p.argmax(1) == labels).mean()) for p in scores) - chance) / (1 - chance)
 
 
-@check(explains=("labels-unrelated-to-inputs", "noisy-labels", "worse-than-baseline", "model-ignores-inputs"))
+@check(
+    basis="statistic",
+    explains=("labels-unrelated-to-inputs", "noisy-labels", "worse-than-baseline", "model-ignores-inputs"),
+)
 def destructive_augmentation(
     augmentation: Augmentation,
     *,

@@ -15,7 +15,7 @@ from nbdebug.evidence.loader_sweep_tally import PartFacts
 __all__ = ["duplicate_samples"]
 
 
-@check(explains=("split-leakage",))
+@check(basis="statistic", explains=("split-leakage",))
 def duplicate_samples(
     sweep: LoaderSweep,
     *,

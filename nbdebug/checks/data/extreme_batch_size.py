@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torch import nn
-
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError
+from nbdebug.core.torch_compat import BatchNorm
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.experiments.kept_state import from_one_state
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["LoneSample", "extreme_batch_size", "lone_sample"]
 
@@ -37,9 +36,7 @@ def lone_sample(sandbox: Sandbox) -> LoneSample:
     sandbox.ready_to_train()
     batch = sandbox.batch()
     norms = [
-        path
-        for path, module in sandbox.model.named_modules()
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training
+        path for path, module in sandbox.model.named_modules() if isinstance(module, BatchNorm) and module.training
     ]
     one = _error(sandbox, batch.head(1))
     two = _error(sandbox, batch.head(2)) if batch.size > 1 else ""
@@ -47,17 +44,12 @@ def lone_sample(sandbox: Sandbox) -> LoneSample:
 
 
 def _error(sandbox: Sandbox, batch: Batch) -> str:
-    try:
-        with from_one_state(sandbox.model):
-            sandbox.run(batch)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    with user_code() as tried, from_one_state(sandbox.model):
+        sandbox.run(batch)
+    return tried.failure
 
 
-@check(explains=("forward-fails", "batchnorm-misused", "cannot-overfit-batch", "train-eval-gap"))
+@check(basis="statistic", explains=("forward-fails", "batchnorm-misused", "cannot-overfit-batch", "train-eval-gap"))
 def extreme_batch_size(
     sweep: LoaderSweep,
     lone: LoneSample,
@@ -89,8 +81,11 @@ def extreme_batch_size(
     elif _last_is_alone(sweep, order) and lone.fails and lone.runs_on_two:
         yield _finding(
             f"The last batch of an epoch has one sample, and the model fails on it: {lone.fails}.",
-            lone.normalizer or "loader", "bug", 1, sweep,
-        )  # fmt: skip
+            lone.normalizer or "loader",
+            "bug",
+            1,
+            sweep,
+        )
     if sweep.total is not None and sweep.total >= least and size > share * sweep.total:
         yield _finding(
             f"One batch contains {size} of {sweep.total} samples (steps per epoch: {-(-sweep.total // size)}).",
@@ -109,6 +104,7 @@ def _finding(says: str, where: str, severity: Severity, size: int, sweep: Loader
         says,
         where=where,
         severity=severity,
+        is_contradiction=severity == "bug",  # the model fails on such a batch
         evidence={"batch size": size, "samples": sweep.total, "threshold": 1, "source": "37 reasons, 11"},
         remedies=(
             Remedy(

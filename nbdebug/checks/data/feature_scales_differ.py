@@ -14,9 +14,20 @@ from nbdebug.evidence.first_layer_inputs import FirstWeights
 __all__ = ["feature_scales_differ"]
 
 
-@check(explains=("initial-loss-off", "activations-off-scale", "learning-rate-too-high", "saturated-units", "dead-units",
-                 "exploding-gradients", "cannot-overfit-batch", "worse-than-baseline",
-                 "non-finite-forward"))  # fmt: skip
+@check(
+    basis="statistic",
+    explains=(
+        "initial-loss-off",
+        "activations-off-scale",
+        "learning-rate-too-high",
+        "saturated-units",
+        "dead-units",
+        "exploding-gradients",
+        "cannot-overfit-batch",
+        "worse-than-baseline",
+        "non-finite-forward",
+    ),
+)
 def feature_scales_differ(
     first: FirstWeights,
     *,

@@ -17,6 +17,7 @@ from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import Path
+from nbdebug.setup.user_code import required_user_code, user_code
 
 __all__ = ["TargetAlignment", "incompatible_target_shape", "target_alignment"]
 
@@ -60,18 +61,17 @@ def target_alignment(sandbox: Sandbox) -> TargetAlignment:
     (name, target), size = next(iter(batch.targets.items())), batch.size
     if size < 3 or target.dim() == 0 or target.shape[0] != size or target.is_complex():
         raise NotApplicable("the target has no batch dimension, or too few samples")
-    try:
+    with required_user_code("the model returns no output for the loss ({kind})", passing=()):
         with sandbox.mode(training=False):
             box = open_box(sandbox, batch)
-        path, output = next((p, o) for p, o in box.heads.items() if o.shape[0] == size)
-    except StopIteration:
-        raise NotApplicable("the output has no batch dimension") from None
-    except Exception as error:
-        raise NotApplicable(f"the model returns no output for the loss ({type(error).__name__})") from error
+        head = next(((p, o) for p, o in box.heads.items() if o.shape[0] == size), None)
+    if head is None:
+        raise NotApplicable("the output has no batch dimension")
+    path, output = head
     values = _outputs(output, target)
     alignment = TargetAlignment(
         name, tuple(output.shape), tuple(target.shape), _spill(box, path, values),
-        error=_error(box, path, values), warning=_warning(box),
+        error=_error(box), warning=_warning(box),
         assumed=sandbox.loss_fn is None and box.place == "loss_fn",
     )  # fmt: skip
     if output.shape == target.shape or alignment.spill < 0.01:
@@ -131,23 +131,20 @@ def _reshaped(box: LossBox, change: Reshape) -> LossBox:
     return replace(box, batch=box.batch.map_targets(lambda _, t: change(t)))
 
 
-def _error(box: LossBox, path: Path, values: torch.Tensor) -> str:
-    try:
+def _error(box: LossBox) -> str:
+    with user_code(passing=()) as tried:
         box.evaluate(box.output, box.batch)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    return tried.failure
 
 
 def _warning(box: LossBox) -> str:
     """Return what PyTorch says about a target whose size is not that of the output."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        try:
+        with user_code(passing=()):
             box.evaluate(box.output, box.batch)
-        except Exception:
-            return ""
-    return next((str(w.message).splitlines()[0] for w in said if "target size" in str(w.message)), "")
+            return next((str(w.message).splitlines()[0] for w in said if "target size" in str(w.message)), "")
+    return ""
 
 
 SOURCE = "in a per-sample loss, a target affects the gradient of its own output only"

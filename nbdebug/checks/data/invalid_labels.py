@@ -11,13 +11,14 @@ import torch
 
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.loader_sweep_tally import PartFacts
 from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.experiments.task import class_dim
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.nested import Path
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["REPAIRS", "LabelTrial", "LabelTrials", "invalid_labels", "label_trials"]
 
@@ -73,6 +74,8 @@ def label_trials(sandbox: Sandbox, sweep: LoaderSweep) -> LabelTrials:
         with sandbox.mode(training=False):
             box = open_box(sandbox, batch)
         path, output = _head_of(box)
+    except (Cancelled, OutOfTime):
+        raise
     except (NbdebugError, IndexError) as why:
         return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model returns no output")
     except Exception as failure:
@@ -109,23 +112,19 @@ def _head_of(box: LossBox) -> tuple[Path, torch.Tensor]:
 
 
 def _error(box: LossBox) -> str:
-    try:
+    with user_code(passing=()) as tried:
         box.evaluate(box.output, box.batch)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    return tried.failure
 
 
 def _repair(box: LossBox) -> str:
     """Return the first change of the labels that makes the loss run."""
     for name, change in REPAIRS.items():
-        try:
+        with user_code(passing=()):
             changed = box.batch.map_targets(lambda _, t, change=change: change(t))  # type: ignore[misc]
             value = box.evaluate(box.output, changed)
             if isinstance(value, torch.Tensor) and bool(torch.isfinite(value).all()):
                 return name
-        except Exception:
-            continue
     return ""
 
 

@@ -181,7 +181,7 @@ REMEDIES = (
 )
 
 
-@check(explains=("model-ignores-inputs", "worse-than-baseline", "loss-flat"))
+@check(basis="statistic", explains=("model-ignores-inputs", "worse-than-baseline", "loss-flat"))
 def labels_unrelated_to_inputs(
     simple: Baselines | None,
     own: OwnRelation | None,

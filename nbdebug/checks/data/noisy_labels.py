@@ -16,7 +16,7 @@ from nbdebug.evidence.baselines import Baselines
 __all__ = ["noisy_labels"]
 
 
-@check
+@check(basis="statistic")
 def noisy_labels(
     simple: Baselines,
     *,

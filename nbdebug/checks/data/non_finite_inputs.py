@@ -10,11 +10,11 @@ import torch
 
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.loader_sweep_tally import PartFacts
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Setup
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["BadValuesReach", "bad_values", "non_finite_inputs"]
 
@@ -38,15 +38,12 @@ def bad_values(sandbox: Sandbox, sweep: LoaderSweep) -> BadValuesReach:
     if not any(ill.values()):
         return BadValuesReach(reason="all values are finite")
     swallowed: dict[str, bool | None] = {"input": None, "target": None}
-    try:
+    with user_code() as tried:
         for role, parts in ill.items():
             if parts and parts[0].first_bad is not None:
                 swallowed[role] = _is_swallowed(sandbox, role, parts[0].first_bad)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        return BadValuesReach(reason=f"the model fails on such a sample: {type(error).__name__}: {error}")
-    return BadValuesReach(swallowed["input"], swallowed["target"])
+        return BadValuesReach(swallowed["input"], swallowed["target"])
+    return BadValuesReach(reason=f"the model fails on such a sample: {tried.failure}")
 
 
 def _is_swallowed(sandbox: Sandbox, role: str, index: int) -> bool | None:

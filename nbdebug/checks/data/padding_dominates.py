@@ -12,7 +12,7 @@ import torch
 from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.kept_state import from_one_state
@@ -20,6 +20,7 @@ from nbdebug.experiments.loss_of_outputs import open_box
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["PaddingTrial", "padding", "padding_dominates"]
 
@@ -157,24 +158,21 @@ def _influence(sandbox: Sandbox, batch: Batch, padded: _Padded) -> _Influence:
     """Measure the change of a prediction without the padding, relative to how predictions differ."""
     rows = [r for r in padded.lengths.argsort().tolist() if 0 < int(padded.lengths[r]) < padded.longest]
     changes, noises = list[float](), list[float]()
-    with sandbox.mode(training=False):
-        try:
-            whole = _mean_of(sandbox, partial(sandbox.forward, batch), 1)
-            if whole is None or whole.shape[:1] != (batch.size,):
-                return _Influence(reason="the model returns no output with one row per sample")
-            spread = max(float(whole.std(0).mean()), 1e-12)
-            runs = _runs_needed(sandbox, batch, whole)
-            for row in rows[:TRIED]:
-                sample = partial(sandbox.forward, batch.select(torch.tensor([row])))
-                alone = _mean_of(sandbox, sample, runs)
-                again = alone if runs == 1 else _mean_of(sandbox, sample, runs)
-                cut = _mean_of(sandbox, partial(_forward_cut, sandbox, padded, batch, row), runs)
-                changes.append(_difference(alone, cut, padded, row) / spread)
-                noises.append(_difference(alone, again, padded, row) / spread)
-        except NbdebugError:
-            raise
-        except Exception as error:
-            return _Influence(reason=f"the model fails on shorter sequences ({type(error).__name__})")
+    with user_code() as tried, sandbox.mode(training=False):
+        whole = _mean_of(sandbox, partial(sandbox.forward, batch), 1)
+        if whole is None or whole.shape[:1] != (batch.size,):
+            return _Influence(reason="the model returns no output with one row per sample")
+        spread = max(float(whole.std(0).mean()), 1e-12)
+        runs = _runs_needed(sandbox, batch, whole)
+        for row in rows[:TRIED]:
+            sample = partial(sandbox.forward, batch.select(torch.tensor([row])))
+            alone = _mean_of(sandbox, sample, runs)
+            again = alone if runs == 1 else _mean_of(sandbox, sample, runs)
+            cut = _mean_of(sandbox, partial(_forward_cut, sandbox, padded, batch, row), runs)
+            changes.append(_difference(alone, cut, padded, row) / spread)
+            noises.append(_difference(alone, again, padded, row) / spread)
+    if tried.failure:
+        return _Influence(reason=f"the model fails on shorter sequences ({tried.kind})")
     if not changes:
         return _Influence(reason="no sample is shorter than the others")
     return _Influence(sorted(changes)[len(changes) // 2], sorted(noises)[len(noises) // 2])
@@ -200,12 +198,9 @@ def _mean_of(sandbox: Sandbox, forward: Callable[[], Any], runs: int) -> torch.T
 
 def _forward_cut(sandbox: Sandbox, padded: _Padded, batch: Batch, row: int) -> Any:
     """Run one sample without its padding; lengths that count padding in would be too long for it."""
-    try:
+    with user_code():
         return sandbox.forward(padded.cut(batch, row))
-    except NbdebugError:
-        raise
-    except Exception:
-        return sandbox.forward(padded.cut(batch, row, lengths_too=True))
+    return sandbox.forward(padded.cut(batch, row, lengths_too=True))
 
 
 def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _Padded, row: int) -> float:
@@ -226,13 +221,12 @@ def _in_loss(sandbox: Sandbox, batch: Batch, padded: _Padded) -> float | None:
     targets = list(batch.targets.values())
     if len(targets) != 1 or targets[0].shape[:2] != (batch.size, padded.longest):
         return None
-    try:
+    with user_code(passing=()) as tried:
         with sandbox.mode(training=False):
             box = open_box(sandbox, batch)
         path, output = next(iter(box.heads.items()))
         _, gradient = box.gradient(path, output)
-    except Exception:
-        sandbox.control.poll()
+    if tried.failure:
         return None
     axes = [dim for dim in range(1, output.dim()) if output.shape[dim] == padded.longest]
     if gradient is None or not axes or output.shape[0] != batch.size:
@@ -249,7 +243,7 @@ MASK = Remedy("Mask the padding positions.", "mask = tokens != 0  # attention, p
 IGNORE = Remedy("Ignore padding in the loss.", "nn.CrossEntropyLoss(ignore_index=pad_id)")
 
 
-@check(explains=("worse-than-baseline", "cannot-overfit-batch", "loss-metric-disagree"))
+@check(basis="statistic", explains=("worse-than-baseline", "cannot-overfit-batch", "loss-metric-disagree"))
 def padding_dominates(
     padding: PaddingTrial,
     *,
@@ -276,10 +270,13 @@ def padding_dominates(
     grave: Severity = "suspect" if padding.share >= share else "note"
     if padding.in_loss is not None and padding.in_loss > max(in_loss * padding.share, in_loss_least):
         yield _finding(
-            padding, grave, share, IGNORE,
+            padding,
+            grave,
+            share,
+            IGNORE,
             f"{padding.in_loss:.0%} of the loss gradient comes from padding, which fills {padding.share:.0%} of "
             f"`{padding.name}`",
-        )  # fmt: skip
+        )
     elif padding.influence is not None and padding.influence > max(influence, noises * padding.noise):
         yield _finding(
             padding, grave if padding.at_end else "note", influence, MASK,

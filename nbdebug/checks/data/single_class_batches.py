@@ -15,7 +15,7 @@ from nbdebug.evidence.loader_sweep import LoaderSweep
 __all__ = ["single_class_batches"]
 
 
-@check(explains=("batchnorm-misused", "loss-spikes", "predictions-unstable"))
+@check(basis="statistic", explains=("batchnorm-misused", "loss-spikes", "predictions-unstable"))
 def single_class_batches(
     sweep: LoaderSweep,
     *,

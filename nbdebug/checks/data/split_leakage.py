@@ -83,6 +83,8 @@ def splits(setup: Setup, samples: Samples, control: Control) -> Splits:
     feeds = [feed for feed in (setup.val_feed, setup.test_feed) if feed is not None]
     if not feeds:
         raise NotApplicable("there is no validation or test loader to compare with")
+    if all(feed.is_one_batch for feed in (setup.feed, *feeds)):
+        raise NotApplicable("each split is one batch, such as one graph with a mask for each split")
     source, blind = setup.feed, ""
     if samples.random:
         plain = without_augmentation(setup.feed, feeds[0])

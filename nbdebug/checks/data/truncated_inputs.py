@@ -20,6 +20,7 @@ from nbdebug.evidence.loader_sweep_tally import PartFacts
 from nbdebug.setup import Batch, Setup
 from nbdebug.setup.nested import leaves, name_of
 from nbdebug.setup.tensor_memory import array_of
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["StoredValues", "ValueLoss", "stored_values", "truncated_inputs"]
 
@@ -74,11 +75,9 @@ def stored_values(setup: Setup) -> StoredValues:
 
 
 def _read(setup: Setup, dataset: Any, indices: list[int]) -> tuple[list[Any], Batch]:
-    try:
+    with required_user_code("some samples cannot be loaded ({kind})", passing=()):
         samples = [dataset[i] for i in indices]
         return samples, setup.wrap(setup.feed.collate(samples))
-    except Exception as error:
-        raise NotApplicable(f"some samples cannot be loaded ({type(error).__name__})") from error
 
 
 def _numbers(value: Any) -> np.ndarray:

@@ -17,10 +17,20 @@ SOURCE = "37 reasons, 12 and 14: mean 0 and standard deviation 1, or values in [
 
 
 @check(
-    explains=("feature-scales-differ", "initial-loss-off", "activations-off-scale", "saturated-units", "dead-units",
-              "exploding-gradients", "learning-rate-too-high", "cannot-overfit-batch", "worse-than-baseline",
-              "non-finite-forward")
-)  # fmt: skip
+    basis="statistic",
+    explains=(
+        "feature-scales-differ",
+        "initial-loss-off",
+        "activations-off-scale",
+        "saturated-units",
+        "dead-units",
+        "exploding-gradients",
+        "learning-rate-too-high",
+        "cannot-overfit-batch",
+        "worse-than-baseline",
+        "non-finite-forward",
+    ),
+)
 def unnormalized_inputs(
     first: FirstWeights,
     *,

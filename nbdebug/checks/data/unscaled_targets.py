@@ -101,8 +101,18 @@ def _best(box: LossBox, path: Path, output: torch.Tensor, batch: Batch) -> float
     return min([(least, best), *losses([before + (after - before) * k / 10 for k in range(1, 10)])])[1]
 
 
-@check(explains=("initial-loss-off", "cannot-overfit-batch", "output-bias-ignores-prior", "exploding-gradients",
-                 "learning-rate-too-high", "learning-rate-too-low", "worse-than-baseline"))  # fmt: skip
+@check(
+    basis="statistic",
+    explains=(
+        "initial-loss-off",
+        "cannot-overfit-batch",
+        "output-bias-ignores-prior",
+        "exploding-gradients",
+        "learning-rate-too-high",
+        "learning-rate-too-low",
+        "worse-than-baseline",
+    ),
+)
 def unscaled_targets(
     reach: TargetReach,
     *,

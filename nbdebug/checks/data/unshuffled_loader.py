@@ -34,7 +34,7 @@ SHUFFLE_STREAM = Remedy(
 SOURCE = "37 reasons, 7; a runs test on the order of the labels"
 
 
-@check(explains=("single-class-batches", "constant-targets", "loss-spikes", "predictions-unstable"))
+@check(basis="statistic", explains=("single-class-batches", "constant-targets", "loss-spikes", "predictions-unstable"))
 def unshuffled_loader(
     sweep: LoaderSweep,
     order: EpochOrder | None,

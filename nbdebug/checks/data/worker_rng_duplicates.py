@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from torch.utils.data._utils import signal_handling
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
+from nbdebug.core.torch_compat import forget_sigchld, is_sigchld_handled, shut_down_workers, worker_processes
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.repeated_reads import Rereading
 from nbdebug.evidence.sample_table import Samples
@@ -104,8 +104,8 @@ def _end(iterator: Any) -> None:
     """Shut the workers down, and end those that do not go."""
     if iterator is None:
         return
-    processes = list(getattr(iterator, "_workers", ()))
-    stopper = threading.Thread(target=iterator._shutdown_workers, daemon=True)
+    processes = worker_processes(iterator)
+    stopper = threading.Thread(target=shut_down_workers, args=(iterator,), daemon=True)
     stopper.start()
     stopper.join(5)
     deadline = time.monotonic() + 2
@@ -120,12 +120,12 @@ def _remember_signals() -> Any:
     """Return a function that puts back the handler for ended children, which a DataLoader sets once and for all."""
     if threading.current_thread() is not threading.main_thread():
         return lambda: None
-    before, was_set = signal.getsignal(signal.SIGCHLD), signal_handling._SIGCHLD_handler_set
+    before, was_set = signal.getsignal(signal.SIGCHLD), is_sigchld_handled()
 
     def undo() -> None:
         if not was_set and signal.getsignal(signal.SIGCHLD) is not before:
             signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
-            signal_handling._SIGCHLD_handler_set = False
+            forget_sigchld()
 
     return undo
 

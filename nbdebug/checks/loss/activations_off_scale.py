@@ -13,7 +13,7 @@ from nbdebug.evidence.gradient_flow import GradientFlow, LayerFlow, Trend
 __all__ = ["activations_off_scale"]
 
 
-@check(explains=("cannot-overfit-batch", "initial-loss-off", "outputs-identical"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "initial-loss-off", "outputs-identical"))
 def activations_off_scale(
     flow: GradientFlow,
     *,

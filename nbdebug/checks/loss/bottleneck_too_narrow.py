@@ -142,7 +142,7 @@ def _carries_all(sandbox: Sandbox, batch: Batch, path: str, answer: torch.Tensor
     return spread > 0 and float((turned - answer.roll(1, 0)).abs().max()) < 1e-3 * spread
 
 
-@check(explains=("cannot-overfit-batch", "worse-than-baseline"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "worse-than-baseline"))
 def bottleneck_too_narrow(
     cuts: InformationCuts,
     *,

@@ -14,6 +14,7 @@ __all__ = ["dead_units"]
 
 
 @check(
+    basis="statistic",
     explains=(
         "cannot-overfit-batch",
         "untrained-parameters",
@@ -21,7 +22,7 @@ __all__ = ["dead_units"]
         "outputs-identical",
         "loss-flat",
         "step-never-taken",
-    )
+    ),
 )
 def dead_units(
     activity: UnitActivity,

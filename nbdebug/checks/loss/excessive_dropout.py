@@ -143,7 +143,7 @@ def _commonest(tensor: torch.Tensor) -> tuple[float, int]:
     return float(counts.max()) / values.numel(), int(values.numel())
 
 
-@check(explains=("cannot-overfit-batch", "train-eval-gap"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "train-eval-gap"))
 def excessive_dropout(
     dropped: DropoutShares,
     *,

@@ -108,7 +108,7 @@ NONE = Remedy(
 )
 
 
-@check(explains=("cannot-overfit-batch", "unusual-optimizer"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "unusual-optimizer"))
 def excessive_weight_decay(
     race: DecayRace,
     weights: InitialWeights | None,

@@ -16,6 +16,7 @@ SOURCE = "AutoTrainer: first over last above 70; TheDeepChecker: above 1e6 and d
 
 
 @check(
+    basis="statistic",
     explains=(
         "cannot-overfit-batch",
         "initial-loss-off",
@@ -24,7 +25,7 @@ SOURCE = "AutoTrainer: first over last above 70; TheDeepChecker: above 1e6 and d
         "non-finite-loss",
         "loss-diverges",
         "loss-spikes",
-    )
+    ),
 )
 def exploding_gradients(
     flow: GradientFlow,

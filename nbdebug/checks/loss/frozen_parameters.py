@@ -14,7 +14,7 @@ __all__ = ["frozen_parameters"]
 SOURCE = "37 reasons, 23: a frozen layer in the middle is rarely intended, a frozen backbone is"
 
 
-@check(explains=("cannot-overfit-batch", "loss-not-differentiable"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "loss-not-differentiable"))
 def frozen_parameters(
     reach: GradientReach,
     *,

@@ -14,7 +14,7 @@ from nbdebug.evidence.initial_loss import FirstGuess, InitialLoss
 __all__ = ["initial_loss_off"]
 
 
-@check
+@check(basis="statistic")
 def initial_loss_off(
     initial: InitialLoss,
     *,

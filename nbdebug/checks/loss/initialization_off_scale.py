@@ -91,6 +91,7 @@ def _is_odd(excess: float, is_head: bool) -> bool:
 
 
 @check(
+    basis="statistic",
     explains=(
         "initial-loss-off",
         "cannot-overfit-batch",
@@ -102,7 +103,7 @@ def _is_odd(excess: float, is_head: bool) -> bool:
         "outputs-identical",
         "missing-nonlinearity",
         "update-ratio-off",
-    )
+    ),
 )
 def initialization_off_scale(
     weights: InitialWeights,

@@ -12,12 +12,13 @@ from nbdebug.charts import Bars
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import seed_torch
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["BatchScaling", "batch_scaling", "loss_sums_over_batch"]
 
@@ -54,13 +55,10 @@ def batch_scaling(sandbox: Sandbox, trial: TrialRun, control: Control) -> BatchS
     require_run(trial)
     batch = sandbox.batch()
     double = batch.select(torch.arange(batch.size).repeat(2))
-    with sandbox.mode(training=False), torch.no_grad() if sandbox.train_step is None else torch.enable_grad():
-        try:
-            once, twice = (_loss(sandbox, each) for each in (batch, double))
-        except NbdebugError:
-            raise
-        except Exception as error:  # a step that learns nothing in eval mode, a batch that cannot be doubled
-            raise NotApplicable(f"a batch of twice the size fails in eval mode ({type(error).__name__})") from None
+    grad = torch.no_grad() if sandbox.train_step is None else torch.enable_grad()
+    failing = "a batch of twice the size fails in eval mode ({kind})"  # so does a step that cannot learn there
+    with required_user_code(failing), sandbox.mode(training=False), grad:
+        once, twice = (_loss(sandbox, each) for each in (batch, double))
     if not math.isfinite(once) or not math.isfinite(twice) or once == 0:
         raise NotApplicable("the loss is not a finite number")
     place = "train_step" if sandbox.train_step else "compute_loss" if sandbox.compute_loss else "loss_fn"
@@ -99,7 +97,10 @@ def _end(sandbox: Sandbox, batch: Batch, factor: float) -> float:
     return losses[-1] / losses[0] if losses[0] else math.nan
 
 
-@check(explains=("learning-rate-too-high", "exploding-gradients", "cannot-overfit-batch", "update-ratio-off"))
+@check(
+    basis="statistic",
+    explains=("learning-rate-too-high", "exploding-gradients", "cannot-overfit-batch", "update-ratio-off"),
+)
 def loss_sums_over_batch(
     scaling: BatchScaling,
     *,

@@ -116,7 +116,7 @@ def _gradient(loss: torch.Tensor, trained: list[torch.nn.Parameter]) -> torch.Te
     return torch.cat([piece.to("cpu", torch.float64) for piece in flat])
 
 
-@check(explains=("loss-metric-disagree",))
+@check(basis="statistic", explains=("loss-metric-disagree",))
 def loss_terms_unbalanced(
     terms: LossTerms,
     *,

@@ -12,7 +12,7 @@ from torch import nn
 
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity, in_code
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.activations import unit_dim
@@ -22,6 +22,7 @@ from nbdebug.experiments.trace import Call, Trace, owned_matrices, traced, weigh
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["LinearPair", "Linearity", "linearity", "missing_nonlinearity"]
 
@@ -95,15 +96,12 @@ def _measured(sandbox: Sandbox, batch: Batch) -> tuple[float, float]:
     narrow = [(tensor, tensor.data) for tensor in (*sandbox.model.parameters(), *sandbox.model.buffers())]
     wide = batch.map_inputs(lambda _, t: t.double() if t.is_floating_point() else t)
     for given, limit in ((wide, 1e-8), (batch, 1e-4)):
-        try:
+        with user_code(passing=(NotApplicable,)):  # a forward makes float32 tensors itself, or does not take a mixture
             if given is wide:
                 sandbox.model.double()
             return _deviation(sandbox, given), limit
-        except (Cancelled, OutOfTime, NotApplicable):
-            raise
-        except Exception:  # a forward that makes float32 tensors itself, or does not take a mixture
-            for tensor, data in narrow:
-                tensor.data = data
+        for tensor, data in narrow:
+            tensor.data = data
     raise NotApplicable("the model fails on mixed inputs")
 
 
@@ -218,7 +216,7 @@ def _into(call: Call) -> int:
     return int(given.shape[1] if kernels and given.dim() >= 3 else given.shape[-1])
 
 
-@check(explains=("cannot-overfit-batch", "worse-than-baseline"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "worse-than-baseline"))
 def missing_nonlinearity(linearity: Linearity) -> Iterator[Finding]:
     """The whole network is one affine map, regardless of its depth.
 

@@ -13,7 +13,7 @@ from nbdebug.evidence.initial_loss import FirstGuess, InitialLoss
 __all__ = ["output_bias_ignores_prior"]
 
 
-@check
+@check(basis="statistic")
 def output_bias_ignores_prior(
     initial: InitialLoss,
     *,

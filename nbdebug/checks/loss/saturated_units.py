@@ -15,7 +15,7 @@ __all__ = ["saturated_units"]
 NONE_SEEN = "no bounded activation (sigmoid, tanh) was found"
 
 
-@check(explains=("cannot-overfit-batch", "vanishing-gradients", "untrained-parameters"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "vanishing-gradients", "untrained-parameters"))
 def saturated_units(
     activity: UnitActivity,
     *,

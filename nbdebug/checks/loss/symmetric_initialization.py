@@ -119,6 +119,7 @@ def _distinct(weight: torch.Tensor) -> int:
 
 
 @check(
+    basis="statistic",
     explains=(
         "cannot-overfit-batch",
         "untrained-parameters",
@@ -128,7 +129,7 @@ def _distinct(weight: torch.Tensor) -> int:
         "vanishing-gradients",
         "activations-off-scale",
         "initialization-off-scale",
-    )
+    ),
 )
 def symmetric_initialization(
     symmetry: StepSymmetry,

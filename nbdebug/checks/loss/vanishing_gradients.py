@@ -13,7 +13,9 @@ from nbdebug.evidence.gradient_flow import GradientFlow, Trend
 __all__ = ["vanishing_gradients"]
 
 
-@check(explains=("cannot-overfit-batch", "untrained-parameters", "activations-off-scale", "loss-flat"))
+@check(
+    basis="statistic", explains=("cannot-overfit-batch", "untrained-parameters", "activations-off-scale", "loss-flat")
+)
 def vanishing_gradients(
     flow: GradientFlow,
     *,

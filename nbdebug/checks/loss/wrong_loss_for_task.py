@@ -28,7 +28,10 @@ BINARY = Remedy(
 )
 
 
-@check(explains=("cannot-overfit-batch", "worse-than-baseline", "initial-loss-off", "loss-not-differentiable"))
+@check(
+    basis="statistic",
+    explains=("cannot-overfit-batch", "worse-than-baseline", "initial-loss-off", "loss-not-differentiable"),
+)
 def wrong_loss_for_task(
     response: LossResponse,
     *,

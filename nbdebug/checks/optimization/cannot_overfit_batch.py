@@ -22,7 +22,7 @@ CAUSES = {
 VERBS = {"not-finite": "becomes NaN or Inf"}
 
 
-@check
+@check(basis="statistic")
 def cannot_overfit_batch(overfit: Overfit) -> Iterator[Finding]:
     """The model cannot overfit a single batch.
 

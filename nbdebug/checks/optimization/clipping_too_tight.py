@@ -14,7 +14,7 @@ from nbdebug.evidence.training_loop import Clipping
 __all__ = ["clipping_too_tight"]
 
 
-@check(explains=("cannot-overfit-batch", "loss-flat", "update-ratio-off"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "loss-flat", "update-ratio-off"))
 def clipping_too_tight(
     clipping: Clipping,
     course: LossCourse | None,

@@ -14,7 +14,10 @@ from nbdebug.experiments.learning_curve import Curve
 __all__ = ["learning_rate_too_high"]
 
 
-@check(explains=("cannot-overfit-batch", "non-finite-loss", "loss-diverges", "loss-spikes", "predictions-unstable"))
+@check(
+    basis="statistic",
+    explains=("cannot-overfit-batch", "non-finite-loss", "loss-diverges", "loss-spikes", "predictions-unstable"),
+)
 def learning_rate_too_high(
     trials: RateTrials,
     *,

@@ -14,7 +14,7 @@ from nbdebug.evidence.learning_rate_trials import RateTrials
 __all__ = ["learning_rate_too_low"]
 
 
-@check(explains=("cannot-overfit-batch", "update-ratio-off", "loss-flat", "still-improving"))
+@check(basis="statistic", explains=("cannot-overfit-batch", "update-ratio-off", "loss-flat", "still-improving"))
 def learning_rate_too_low(
     trials: RateTrials,
     *,

@@ -15,7 +15,7 @@ from nbdebug.experiments.learning_curve import Fit
 __all__ = ["loss_metric_disagree"]
 
 
-@check(explains=("worse-than-baseline",))
+@check(basis="statistic", explains=("worse-than-baseline",))
 def loss_metric_disagree(
     run: ShortRun,
     *,

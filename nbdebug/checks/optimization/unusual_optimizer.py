@@ -10,9 +10,10 @@ import torch
 
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.schedules import made_with, rate_of, rates_now
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["EPS_STORED", "GroupRate", "OptimizerFacts", "optimizer_facts", "unusual_optimizer"]
 
@@ -95,15 +96,11 @@ def _rates_of_step(sandbox: Sandbox) -> tuple[float, ...]:
     """Call the user's step, which may set the learning rate, and return the highest rates; empty where it fails."""
     seen = []
     sandbox.ready_to_train()
-    try:
+    with user_code() as tried:  # a step that fails is reported by its own check
         for batch in [sandbox.batch()] * CALLS:
             sandbox.user_step(batch.clone())
             seen.append(rates_now(sandbox.optimizer))
-    except NbdebugError:
-        raise
-    except Exception:  # a step that fails is reported by its own check
-        return ()
-    return tuple(max(rates) for rates in zip(*seen, strict=True))
+    return tuple(max(rates) for rates in zip(*seen, strict=True)) if not tried.failure else ()
 
 
 def _numbers(group: dict[str, Any]) -> dict[str, float]:
@@ -142,7 +139,7 @@ CONSEQUENCES = (  # of a training whose weights do not move, or move up
 )
 
 
-@check(explains=("cannot-overfit-batch",))
+@check(basis="statistic", explains=("cannot-overfit-batch",))
 def unusual_optimizer(
     optimizer: OptimizerFacts,
     *,
@@ -242,6 +239,7 @@ def _no_rate(optimizer: OptimizerFacts, off: Sequence[GroupRate]) -> Finding:
         f"The learning rate of {optimizer.name} is {worst.now:g}{all_groups} and {raised}: "
         f"{_effect(worst, 'the weights')}.",
         where="optimizer" if len(off) > 1 else f"optimizer.param_groups[{off[0].index}]",
+        is_contradiction=True,
         evidence=_rate_evidence(off),
         remedies=(
             Remedy(

@@ -17,6 +17,7 @@ MAX_FACTOR = 1e4  # times the learning rate: a larger factor is not a typo in it
 
 
 @check(
+    basis="statistic",
     explains=(
         "cannot-overfit-batch",
         "non-finite-loss",
@@ -25,7 +26,7 @@ MAX_FACTOR = 1e4  # times the learning rate: a larger factor is not a typo in it
         "weights-growing",
         "predictions-unstable",
         "dead-units",
-    )
+    ),
 )
 def update_ratio_off(
     run: UpdateRatios,

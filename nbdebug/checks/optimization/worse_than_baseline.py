@@ -13,7 +13,7 @@ from nbdebug.evidence.short_run import ShortRun
 __all__ = ["worse_than_baseline"]
 
 
-@check
+@check(basis="statistic")
 def worse_than_baseline(
     run: ShortRun,
     *,

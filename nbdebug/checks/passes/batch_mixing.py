@@ -10,7 +10,8 @@ import torch
 from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import Cancelled, NotApplicable, OutOfTime
+from nbdebug.core.torch_compat import BatchNorm
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.batch_dim import change_of, relative_change, spill, steady_prime
@@ -18,6 +19,7 @@ from nbdebug.experiments.locate_module import SEED, Place, Recording, aligned, f
 from nbdebug.experiments.sample_exchange import Samples, samples_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import required_user_code, user_code
 
 __all__ = [
     "BatchMixing",
@@ -77,6 +79,8 @@ ADDED = 0.5  # of the features at most are about the whole batch where such numb
 def measure_batch_mixing(sandbox: Sandbox, trial: TrialRun) -> BatchMixing:
     """Replace one sample of a batch and compare the outputs of the others, module by module."""
     require_run(trial)
+    if sandbox.setup.feed.is_one_batch:
+        raise NotApplicable("the loader is one batch, which may be one graph whose nodes interact")
     samples = samples_of(sandbox)
     settle_and_shake(sandbox, samples)
     found = _mixing(sandbox, samples)
@@ -136,12 +140,8 @@ def reference_run(sandbox: Sandbox, samples: Samples) -> tuple[Samples, Recordin
     few = samples.head(steady_prime(samples.count, samples.lengths | shapes))
     attempts = [(few, False), (few, True), (samples, False), (samples, True)]
     for chosen, whole in attempts if sandbox.compute_loss is not None else attempts[::2]:
-        try:
+        with user_code(passing=(NotApplicable,)):
             return chosen, record(sandbox, chosen.batch, whole=whole), whole
-        except (Cancelled, OutOfTime, NotApplicable):
-            raise
-        except Exception:
-            continue
     raise NotApplicable("the model fails in eval mode; see forward-fails")
 
 
@@ -154,15 +154,11 @@ def _changed(
     variants += [(k, samples.distorted(k)) for k in sorted({last, last // 2})]
     runs, masks = list[Recording](), list[torch.Tensor]()
     for index, batch in variants:
-        try:
+        with user_code(passing=()):
             run = record(sandbox, batch, whole=whole)
-        except (Cancelled, OutOfTime):
-            raise
-        except Exception:
-            continue
-        if _shape(run) == _shape(reference):
-            runs.append(run)
-            masks.append(torch.arange(samples.count) == index)
+            if _shape(run) == _shape(reference):
+                runs.append(run)
+                masks.append(torch.arange(samples.count) == index)
     if not runs:
         raise NotApplicable("replacing any sample changes the shape of the output")
     return runs, masks
@@ -228,7 +224,7 @@ def _only_adds(
 def _uses_batch_statistics(sandbox: Sandbox, place: Place | None) -> bool:
     """Whether the place is a batch normalization that was told to keep no statistics of its own."""
     module = dict(sandbox.model.named_modules()).get(place.path) if place is not None and not place.before else None
-    return isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and not module.track_running_stats
+    return isinstance(module, BatchNorm) and not module.track_running_stats
 
 
 @probe
@@ -265,12 +261,8 @@ def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
 
 
 def _run(sandbox: Sandbox, batch: Batch, whole: bool) -> Recording:
-    try:
+    with required_user_code("the samples cannot be reordered: {kind}", passing=(NotApplicable,)):
         return record(sandbox, batch, whole=whole)
-    except (Cancelled, OutOfTime, NotApplicable):
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the samples cannot be reordered: {type(error).__name__}") from None
 
 
 def _has_rows(samples: Samples, *runs: Recording) -> bool:

@@ -12,10 +12,11 @@ from torch import nn
 
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import first_tensor, paths_of, tapped
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Setup
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["NormFacts", "Norms", "batchnorm_misused", "norm_layers"]
 
@@ -132,14 +133,9 @@ def _facts(path: str, module: Any, training: bool, before: Any, after: Any, coun
 
 def _fails(sandbox: Sandbox, batch: Any, look: Any = None) -> str:
     """Run one batch in training mode and give the error, if any."""
-    try:
-        with sandbox.mode(training=True), torch.no_grad(), tapped(sandbox.model, before=look):
-            sandbox.run(batch)
-        return ""
-    except NbdebugError:
-        raise
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+    with user_code() as tried, sandbox.mode(training=True), torch.no_grad(), tapped(sandbox.model, before=look):
+        sandbox.run(batch)
+    return tried.failure
 
 
 def _last_batch(setup: Setup) -> int | None:
@@ -154,7 +150,7 @@ def _last_batch(setup: Setup) -> int | None:
 LAST_BATCH, MOMENTUM = "drop-last-batch", "norm-momentum"  # patches that only fit one kind of misuse
 
 
-@check(explains=("train-eval-gap", "cannot-overfit-batch"))
+@check(basis="statistic", explains=("train-eval-gap", "cannot-overfit-batch"))
 def batchnorm_misused(
     norms: Norms,
     *,

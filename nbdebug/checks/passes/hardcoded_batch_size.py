@@ -24,6 +24,7 @@ from nbdebug.experiments.sample_exchange import Samples, samples_of
 from nbdebug.experiments.source_lines import line_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Feed
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["BatchSizes", "SizeFailure", "batch_sizes", "hardcoded_batch_size"]
 
@@ -156,11 +157,9 @@ def _runs_as_loaded(sandbox: Sandbox, size: int, mode: str) -> bool:
     feed = sandbox.setup.feed
     if feed.dataset is None or not feed.total or feed.gives_whole_batches:
         return False
-    try:
+    with user_code(passing=()) as tried:
         made = sandbox.setup.wrap(feed.collate([feed.dataset[index % feed.total] for index in range(size)]))
-    except Exception:
-        return False
-    return _try(sandbox, made.to(sandbox.device), size, mode) is None
+    return not tried.failure and _try(sandbox, made.to(sandbox.device), size, mode) is None
 
 
 def _resets(sandbox: Sandbox) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.core.torch_compat import TorchDispatchMode
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.batch_dim import relative_change
@@ -22,6 +22,7 @@ from nbdebug.experiments.sample_exchange import runnable, runs, samples_of, seve
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import seed_all
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["IgnoredPart", "InputInfluence", "input_influence", "inputs_ignored"]
 
@@ -128,13 +129,9 @@ class _Laboratory:
             for index, samples in enumerate(self.batches):
                 self.control.poll()
                 reference, noise = self._reference(index, luck, training)
-                try:
+                with user_code() as tried:
                     outputs = self._run(samples.map(change), training, 10 * luck + index)
-                except NbdebugError:
-                    raise
-                except Exception:
-                    return True  # it minds
-                if _distance(reference, outputs) > 10 * noise:
+                if tried.failure or _distance(reference, outputs) > 10 * noise:  # an error is a response
                     return True
         return False
 
@@ -145,16 +142,15 @@ class _Laboratory:
             for index, samples in enumerate(self.batches):
                 held = samples.batch.map_inputs(lambda n, t: t.detach().requires_grad_(n == name and _is_real(t)))
                 try:
-                    total = sum(
-                        (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
-                    )
-                    (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
-                except NbdebugError:
-                    raise
-                except Exception:
-                    return None
+                    with user_code() as tried:
+                        total = sum(
+                            (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
+                        )
+                        (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
                 finally:
                     self._restore()
+                if tried.failure:
+                    return None
                 empty = torch.zeros_like(held.inputs[name])
                 found.append((slope if slope is not None else empty).abs().movedim(samples.axis, 0))
         return found

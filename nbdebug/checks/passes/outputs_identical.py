@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.batch_dim import relative_change
@@ -18,6 +18,7 @@ from nbdebug.experiments.nan_origin import is_bad
 from nbdebug.experiments.sample_exchange import Samples, runnable, runs, samples_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["OutputResponse", "output_response", "outputs_identical"]
 
@@ -113,12 +114,8 @@ def _needs_loss(sandbox: Sandbox, batch: Batch) -> bool:
 def _pair(sandbox: Sandbox, batch: Batch, others: list[Batch], whole: bool) -> list[Recording]:
     recordings = [record(sandbox, batch, whole=whole)]
     for other in others:
-        try:
+        with user_code():  # inputs that are too strange for the model say nothing
             recordings.append(record(sandbox, other, whole=whole))
-        except NbdebugError:
-            raise
-        except Exception:
-            continue  # inputs that are too strange for the model say nothing
     if len(recordings) < 2:
         raise NotApplicable("there are no other inputs of the same shape to compare with")
     if any(is_bad(t) == "NaN" for r in recordings for t in r.outputs):
@@ -147,7 +144,10 @@ def _where_lost(recordings: list[Recording]) -> Place | None:
     return place_at(events[alive + 1][0]) if 0 <= alive + 1 < len(events) else None
 
 
-@check(explains=("inputs-ignored", "cannot-overfit-batch", "model-ignores-inputs", "worse-than-baseline", "dead-units"))
+@check(
+    basis="statistic",
+    explains=("inputs-ignored", "cannot-overfit-batch", "model-ignores-inputs", "worse-than-baseline", "dead-units"),
+)
 def outputs_identical(
     outputs: OutputResponse,
     *,

@@ -15,12 +15,13 @@ from nbdebug.charts import Bars
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable, OutOfTime
 from nbdebug.evidence.first_pass import FirstPass, require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import first_tensor, tapped
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["ModeGap", "mode_gap", "train_eval_gap"]
 
@@ -113,12 +114,9 @@ def _loss(sandbox: Sandbox, batches: list[Batch], training: bool) -> float:
             sandbox.ready_to_train()
         else:
             sandbox.model.eval()
-        with _buffers_kept(sandbox.model):
+        failing = f"the loss cannot be computed in {'train' if training else 'eval'} mode: {{message}}"
+        with required_user_code(failing), _buffers_kept(sandbox.model):
             losses = [float(sandbox.run(batch).loss) for batch in batches]
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the loss cannot be computed in {'train' if training else 'eval'} mode: {error}") from None
     finally:
         for module, mode in modes:
             module.training = mode

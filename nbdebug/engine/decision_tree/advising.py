@@ -50,7 +50,7 @@ def next_step(
         return Next("No later check can run before this is fixed.", mend=blocked)
     for step, why in (*_answered(said, open_steps), *_explaining(found, open_steps, known)):
         return Next(why, step, question=_question_at(step, said, symptom))
-    if any(f.severity == "bug" for f in found):
+    if any(map(_asks_for_a_cause, found)):
         # The most likely cause may be a suspect that explains the bug; fixing the symptom would not help.
         return Next("Every check that could explain it has run: fix it, and run again.", mend=found[0])
     if open_steps:
@@ -74,7 +74,7 @@ def _explaining(
     found: Sequence[Finding], open_steps: Sequence[tuple[Step, str]], known: Registry
 ) -> Iterator[tuple[Step, str]]:
     """Yield the steps whose checks could explain a bug that was found, the most likely first."""
-    for bug in (f for f in found if f.severity == "bug"):
+    for bug in filter(_asks_for_a_cause, found):
         lead = AFTER_MEMORISING.get(bug.outcome, Lead((), ""))
         hopeful = [
             step
@@ -86,6 +86,11 @@ def _explaining(
         for step in hopeful:
             why = lead.why if step.id in lead.steps else "one of its checks is a known cause"
             yield step, f"It may explain {bug.check}: {why}."
+
+
+def _asks_for_a_cause(finding: Finding) -> bool:
+    """Whether this is a bug, or says that a training failed, so that its cause comes next."""
+    return finding.severity == "bug" or (finding.is_alarm and bool(finding.outcome))
 
 
 def _question_at(step: Step, said: Mapping[str, Any], symptom: str) -> Question | None:

@@ -49,7 +49,14 @@ LEARN = Stage(
             "Short training run",
             "Does it beat a constant baseline, using the inputs?",
             "A loss can fall without the model using its inputs.",
-            ("model-ignores-inputs", "update-ratio-off", "loss-metric-disagree", "worse-than-baseline"),
+            (
+                "training-fails",
+                "training-slow",
+                "model-ignores-inputs",
+                "update-ratio-off",
+                "loss-metric-disagree",
+                "worse-than-baseline",
+            ),
         ),
         Step(
             "speed",

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nbdebug.setup.nested import leaves
-from nbdebug.setup.user_code import is_loss
+from nbdebug.setup.user_code import is_loss, user_code
 
 __all__ = ["ROLES", "candidates"]
 
@@ -88,10 +88,9 @@ def _rank_of_model(model: nn.Module, trained: set[int], models: list[nn.Module])
 
 def _described(role: str, value: Any) -> str:
     describe: dict[str, Callable[[Any], str]] = {"model": _model, "loader": _loader, "optimizer": _optimizer}
-    try:
+    with user_code(passing=()):  # a length or an attribute of the user's own may fail
         return describe.get(role, _name)(value)
-    except Exception:  # a length or an attribute of the user's own that fails; its type is all that can be said
-        return type(value).__name__
+    return type(value).__name__
 
 
 def _name(value: Any) -> str:

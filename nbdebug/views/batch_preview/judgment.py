@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from nbdebug.errors import NbdebugError
 from nbdebug.experiments.task import class_dim, task_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss
 from nbdebug.setup.nested import map_leaves
+from nbdebug.setup.user_code import user_code
 from nbdebug.views.batch_preview.labels import Answer, predictions_in
 from nbdebug.views.batch_preview.parts import Taste, part_of
 from nbdebug.views.batch_preview.preview import Part
@@ -38,12 +38,10 @@ def judged(sandbox: Sandbox, batch: Batch, count: int, shown: int, named: Named,
     found = Judgment()
     batch = batch.clone().to(sandbox.device)
     with torch.no_grad(), sandbox.mode(training=False):
-        try:
+        with user_code() as tried:
             output = sandbox.run(batch).output if sandbox.compute_loss is not None else sandbox.forward(batch)
-        except NbdebugError:
-            raise
-        except Exception as error:
-            found.notes.append(f"The model fails on this batch ({type(error).__name__}: {str(error)[:200]}).")
+        if tried.failure:
+            found.notes.append(f"The model fails on this batch ({tried.kind}: {tried.message[:200]}).")
             return found
         found.losses = _losses(sandbox, batch, output, count, shown, found.notes)
     predicted, target = main_output(output) if output is not None else None, batch.target
@@ -61,14 +59,10 @@ def _losses(
     losses: list[float | None] = []
     for index in range(shown):
         sandbox.control.poll()
-        try:
+        with user_code() as tried:
             losses.append(float(_loss_of(sandbox, batch, output, count, index)))
-        except NbdebugError:
-            raise
-        except Exception as error:
-            notes.append(
-                f"The loss of a single sample cannot be computed ({type(error).__name__}: {str(error)[:120]})."
-            )
+        if tried.failure:
+            notes.append(f"The loss of a single sample cannot be computed ({tried.kind}: {tried.message[:120]}).")
             return []
     if sandbox.compute_loss is None and sandbox.loss_fn is None and sandbox.setup.assumed_loss is not None:
         notes.append(f"The loss is {sandbox.setup.assumed_loss}.")

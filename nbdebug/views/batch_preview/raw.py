@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from nbdebug.setup.user_code import user_code
 from nbdebug.views.batch_preview.parts import Taste, part_of, text_of
 from nbdebug.views.batch_preview.preview import Part
 
@@ -35,11 +36,10 @@ def raw_parts(dataset: Any, index: int, taste: Taste) -> tuple[Part, ...]:
         bare = without_transforms(dataset, instead)
         if bare is None:
             return ()
-        try:
+        with user_code(passing=()) as tried:
             sample = bare[index]
-        except Exception:  # a data set that calls its transform without asking gets one that changes nothing
-            continue
-        return (_part(_first(sample), taste),)
+        if not tried.failure:  # a data set that calls its transform without asking gets one that changes nothing
+            return (_part(_first(sample), taste),)
     return ()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nbdebug.errors import BadInput
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["words_of"]
 
@@ -46,10 +47,9 @@ def _safe(words: Words) -> Words:
     """Show the id itself where the tokenizer does not know it."""
 
     def word(token: int) -> str:
-        try:
+        with user_code(passing=()):
             found = words(token)
-        except Exception:
-            return f"‹{token}›"
-        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+            return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+        return f"‹{token}›"
 
     return word

@@ -1,0 +1,242 @@
+"""The one place that uses private names of torch, each under a name that says what it is; for torch 2.4 and newer.
+
+What torch promises needs no entry here. Names that are read in every step of a watched training are plain aliases, so
+that they cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from operator import attrgetter
+from types import CodeType
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.autograd import graph
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils.data._utils import signal_handling
+
+# Base classes of layers.
+BatchNorm = nn.modules.batchnorm._BatchNorm
+RunningNorm = nn.modules.batchnorm._NormBase  # batch and instance norm: they may keep running statistics
+Convolution = nn.modules.conv._ConvNd
+Dropout = nn.modules.dropout._DropoutNd
+
+# What a module holds by itself, not its submodules: the dictionaries themselves, and their names in `vars(module)`.
+REGISTRIES = ("_parameters", "_buffers", "_modules")
+own_parameters: Callable[[nn.Module], dict[str, nn.Parameter | None]] = attrgetter("_parameters")
+own_buffers: Callable[[nn.Module], dict[str, torch.Tensor | None]] = attrgetter("_buffers")
+own_modules: Callable[[nn.Module], dict[str, nn.Module | None]] = attrgetter("_modules")
+
+# Hooks: the dictionaries that hold them.
+forward_hooks: Callable[[nn.Module], dict[int, Any]] = attrgetter("_forward_hooks")
+forward_pre_hooks: Callable[[nn.Module], dict[int, Any]] = attrgetter("_forward_pre_hooks")
+OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+# Tensors.
+write_count: Callable[[torch.Tensor], int] = attrgetter("_version")  # of writes in place; none in inference mode
+is_transformed_tensor: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+foreach_norm: Any = torch._foreach_norm  # of a list of tensors in one call
+
+# What is running now.
+backward_id: Callable[[], int] = torch._C._current_graph_task_id  # a number for each backward pass; -1 outside of one
+current_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack  # of torch.func; None outside of one
+
+# Code of torch that is looked for on the stack.
+RUN_BACKWARD: CodeType | None = getattr(getattr(graph, "_engine_run_backward", None), "__code__", None)
+MODULE_CALL = "_wrapped_call_impl"
+SCALER_STEPS: tuple[CodeType, ...] = tuple(
+    getattr(torch.amp.GradScaler, name).__code__
+    for name in ("step", "_maybe_opt_step")
+    if hasattr(torch.amp.GradScaler, name)
+)
+
+# torch.compile puts the module under this name into another one.
+COMPILED_INSIDE = "_orig_mod"
+
+# Attributes of a DataLoader: its live workers, and what its constructor sets anew.
+LIVE_ITERATOR = "_iterator"
+SET_BY_CONSTRUCTOR = ("_DataLoader__", "_IterableDataset", "_dataset_kind")
+
+
+def module_hooks(module: nn.Module) -> tuple[dict[int, Any], ...]:
+    """Return the dictionaries of all hooks around the forward and backward pass of a module."""
+    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+
+
+def is_bookkeeping(name: str) -> bool:
+    """Whether an attribute of a module is torch's own: what is registered, and its hooks."""
+    return name in REGISTRIES or name.endswith(("_hooks", "_with_kwargs"))
+
+
+def gradient_hooks(tensor: torch.Tensor) -> dict[int, Any] | None:
+    """Return the hooks that are called with the gradient of a tensor; None where it never had one."""
+    return getattr(tensor, "_backward_hooks", None)
+
+
+def hook_gradient(tensor: torch.Tensor, node: Any) -> dict[int, Any]:
+    """Return the dictionary of a tensor's gradient hooks, made where it has none; a handle for each hook costs more."""
+    hooks: dict[int, Any] | None = tensor._backward_hooks
+    if hooks is None:
+        hooks = tensor._backward_hooks = OrderedDict()
+        node._register_hook_dict(tensor)
+    return hooks
+
+
+def accumulation_hooks(tensor: torch.Tensor) -> dict[int, Any]:
+    """Return the hooks that are called when a gradient was added to `.grad`."""
+    return getattr(tensor, "_post_accumulate_grad_hooks", None) or {}
+
+
+def at_end_of_backward(callback: Callable[[], Any]) -> None:
+    """Call a function when the backward pass that is running now has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def is_without_values() -> bool:
+    """Whether torch.jit traces, torch.func transforms, or fake tensors stand for the real ones."""
+    if torch._C._get_tracing_state() is not None or current_transform() is not None:
+        return True
+    kinds = torch._C._TorchDispatchModeKey
+    return any(torch._C._get_dispatch_mode(kind) is not None for kind in (kinds.FAKE, kinds.PROXY, kinds.FUNCTIONAL))
+
+
+def inside_compiled(model: Any) -> Any:
+    """Return the module that torch.compile was given; None where this one is not compiled."""
+    return getattr(model, COMPILED_INSIDE, None)
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module is compiled as a whole, in one way or the other."""
+    return COMPILED_INSIDE in module._modules or has_compiled_call(module)
+
+
+def has_compiled_call(module: nn.Module) -> bool:
+    """Whether `module.compile()` was called: hooks are compiled with it, and new ones are not seen."""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def has_compiled_forward(module: nn.Module) -> bool:
+    """Whether `forward` is compiled, and not left out again by torch.compiler.disable."""
+    forward = module.forward
+    is_wrapped = getattr(forward, "_torchdynamo_orig_callable", None) is not None
+    return is_wrapped and not getattr(forward, "_torchdynamo_disable", False)
+
+
+def script_schema(module: Any) -> Any:
+    """Read the schema of a scripted forward; asking for `module.forward` would leave a cache in the user's module."""
+    try:
+        return module._c._get_method("forward").schema
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def map_tensors(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Change all parameters and buffers of a module, as `.to` and `.half` do."""
+    module._apply(change)
+
+
+def schema_of(operation: Any) -> Any:
+    """Return the schema of an operation that a TorchDispatchMode sees."""
+    return operation._schema
+
+
+def function_of(node: Any) -> Any:
+    """Return the torch.autograd.Function that made a node of the graph; None for torch's own operations."""
+    return getattr(type(node), "_forward_cls", None)
+
+
+def saved_values(node: Any) -> Iterator[tuple[str, Any]]:
+    """Return the values that a node of the graph kept from the forward pass, by name."""
+    for name in ("self", "other", "result", "exponent"):
+        try:
+            yield name, getattr(node, f"_saved_{name}", None)
+        except RuntimeError:  # a checkpoint lets each value be read once
+            return
+
+
+def has_step_hooks(optimizer: Any) -> bool:
+    """Whether this is an optimizer with hooks of its own, and not a wrapper around one."""
+    return hasattr(optimizer, OPTIMIZER_HOOKS[0])
+
+
+def count_steps(optimizer: Any) -> None:
+    """Mark `step` as a scheduler does, or the scheduler would warn that it was overridden."""
+    take_step = type(optimizer).step
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        optimizer._opt_called = True
+        return take_step(optimizer, *args, **kwargs)
+
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    optimizer.step = step
+
+
+def loss_scale(scaler: Any) -> torch.Tensor | None:
+    """Return the tensor with the scale of a GradScaler, without waiting for its device; None before its first use."""
+    return getattr(scaler, "_scale", None)
+
+
+def worker_processes(iterator: Any) -> list[Any]:
+    """Return the processes that load for a DataLoader's iterator."""
+    return list(getattr(iterator, "_workers", ()))
+
+
+def shut_down_workers(iterator: Any) -> None:
+    """End the workers of a DataLoader's iterator."""
+    iterator._shutdown_workers()
+
+
+def is_sigchld_handled() -> bool:
+    """Whether a DataLoader has set its handler for workers that end, which it does once and for all."""
+    return bool(signal_handling._SIGCHLD_handler_set)
+
+
+def forget_sigchld() -> None:
+    """Let the next DataLoader set its handler again."""
+    signal_handling._SIGCHLD_handler_set = False
+
+
+def has_communication_hook(wrapper: Any) -> bool:
+    """Whether the user told a DistributedDataParallel how to average."""
+    return bool(getattr(wrapper, "_comm_hooks", ()))
+
+
+def default_store() -> Any:
+    """Return the store in which the processes met; None where they met in another way, as by MPI."""
+    from torch.distributed import distributed_c10d
+
+    try:
+        return distributed_c10d._get_default_store()
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def process_groups() -> Any:
+    """Return torch's record of all process groups, with the default one."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._world
+
+
+def single_process_group(name: str) -> tuple[Any, Any]:
+    """Return a process group of this process alone and its store, made without a collective."""
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import HashStore
+    from torch.distributed import distributed_c10d
+
+    store, kind = HashStore(), cast("Any", dist.ProcessGroup)
+    backend = dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=60))
+    try:
+        group = kind(store, 0, 1)
+    except TypeError:  # before torch 2.6
+        group = kind(store, 0, 1, kind.Options(backend="gloo"))
+    for device in ("cpu", "cuda"):
+        if device == "cpu" or torch.cuda.is_available():
+            group._register_backend(torch.device(device), kind.BackendType.GLOO, backend)
+    group._set_group_name(getattr(distributed_c10d, "GroupName", str)(name))  # a type of its own in newer versions
+    return group, store

@@ -1,0 +1,73 @@
+"""The differential diagnosis: what fails is taken apart, one ingredient at a time exchanged for the textbook's.
+
+The exchange that rescues the training names the cause. The problems that checks of this run suggest go first; what
+nothing rescues is said to fail for an unknown cause, with everything that was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding
+from nbdebug.engine.differential.exchanges import Exchange, exchanges_for, hypotheses
+from nbdebug.engine.differential.race import Run, own_skill, race, repeat
+from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.experiments.trial_training import split_batches
+from nbdebug.sandbox import make_sandbox
+from nbdebug.setup import Setup
+
+__all__ = ["Differential", "Exchange", "Run", "take_apart"]
+
+SECONDS = 45.0
+LEAST_GAIN = 0.15  # of skill; smaller ones happen between seeds
+HALF_WAY = 0.5  # to the best run of all
+
+
+@dataclass(frozen=True)
+class Differential:
+    """What was tried, and which of it rescues the training: the first in the order of causes, from two starts."""
+
+    own: float
+    runs: tuple[Run, ...]
+    cause: Run | None = None
+    again: Run | None = None
+    repairs: tuple[Run, ...] = ()
+
+    def refutes(self, check: str) -> bool:
+        """Whether fixes of this check's finding were tried, and none rescues the training."""
+        tried = [r for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check and r.was_tried]
+        return bool(tried) and not any(map(self.rescues, tried))
+
+    def confirms(self, check: str) -> bool:
+        """Whether a fix of this check's finding rescues the training."""
+        return any(self.rescues(r) for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check)
+
+    def rescues(self, run: Run) -> bool:
+        """Whether this run goes at least half of the way from the user's own training to the best."""
+        return run.was_tried and run.skill - self.own >= self.needed
+
+    @property
+    def needed(self) -> float:
+        """The gain in skill that counts as a rescue."""
+        best = max((run.skill for run in self.runs if run.was_tried), default=self.own)
+        return max(LEAST_GAIN, HALF_WAY * (best - self.own))
+
+
+def take_apart(setup: Setup, gate: LearningGate, findings: Sequence[Finding], control: Control) -> Differential:
+    """Exchange one ingredient at a time and name the first that rescues the training from two random starts."""
+    sandbox = make_sandbox(setup, control)
+    data = split_batches(setup, sandbox.device, control.poll)
+    suspects = hypotheses(findings)
+    runs = race(setup, data, gate, [*suspects, *exchanges_for(sandbox, data)], control, SECONDS)
+    found = Differential(own_skill(gate), tuple(runs))
+    rescuing = [run for run in runs if found.rescues(run)]
+    repairs = tuple(run for run in rescuing if not run.exchange.check)
+    for run in rescuing:
+        if not run.exchange.check:
+            continue
+        again = repeat(setup, data, gate, run.exchange, control)
+        if found.rescues(again):
+            return Differential(found.own, found.runs, run, again, repairs)
+    return Differential(found.own, found.runs, None, None, repairs)

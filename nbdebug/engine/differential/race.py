@@ -1,0 +1,172 @@
+"""Race the exchanges: each trains a copy of its own, and what is not ahead after a third of the steps drops out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nbdebug.core.control import Control
+from nbdebug.engine.differential.exchanges import Exchange
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.experiments.trial_training import HeldOut, TrialTraining, permute_weights, split_batches
+from nbdebug.fixes import spec_of
+from nbdebug.sandbox import Sandbox, make_sandbox
+from nbdebug.setup import Setup
+from nbdebug.setup.sample_dataset import seed_all
+
+__all__ = ["Run", "own_skill", "race", "repeat"]
+
+HEAT = 0.35  # of the steps, after which only those ahead go on; the winner is ahead by then in 22 to 28 of 31 cases
+AHEAD = 0.03  # of skill
+SAME = 1e-5  # relative: an exchange with the same loss and gradient changes nothing
+COMPARED = {"limit-dropout", "drop-last-activation", "replace-loss", "plain-loss"}
+
+
+@dataclass
+class Run:
+    """One exchange that was tried: the skill it came to by so many steps, its loss curve, or why it was left out."""
+
+    exchange: Exchange
+    skill: float = math.nan
+    value: float = math.nan
+    steps: int = 0
+    losses: tuple[float, ...] = ()
+    left_out: str = ""
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether it was trained at all."""
+        return not self.left_out
+
+
+def race(
+    setup: Setup, data: HeldOut, gate: LearningGate, exchanges: Sequence[Exchange], control: Control, seconds: float
+) -> list[Run]:
+    """Train every exchange for a third of the steps, and those that are ahead to the end."""
+    end, steps = time.monotonic() + seconds, _steps(gate)
+    base = _loss_and_gradient(make_sandbox(setup, control), data)
+    runs, trainings = list[Run](), dict[int, TrialTraining]()
+    for number, exchange in enumerate(exchanges):
+        run = Run(exchange)
+        runs.append(run)
+        if time.monotonic() > end:
+            run.left_out = "not tried: out of time"
+            continue
+        control.progress(0.7 * number / len(exchanges), f"trying {exchange.name}")
+        training = _begun(setup, data, exchange, control, base, run)
+        if training is not None and _trained(training, int(HEAT * steps), gate, control.poll, run):
+            trainings[number] = training
+    floor = own_skill(gate) + AHEAD
+    for number, training in trainings.items():
+        if runs[number].skill >= floor and time.monotonic() < end:
+            control.progress(0.7 + 0.3 * number / len(runs), f"trying {runs[number].exchange.name}")
+            _trained(training, steps - training.steps, gate, control.poll, runs[number])
+    return runs
+
+
+def repeat(setup: Setup, data: HeldOut, gate: LearningGate, exchange: Exchange, control: Control) -> Run:
+    """Train one exchange again from another random start, to the end."""
+    run = Run(exchange)
+    training = _begun(setup, data, exchange, control, None, run, seed=1)
+    if training is not None:
+        _trained(training, _steps(gate), gate, control.poll, run)
+    return run
+
+
+def _steps(gate: LearningGate) -> int:
+    return max(gate.patient_steps // 3, gate.steps, 60)
+
+
+def own_skill(gate: LearningGate) -> float:
+    """Return the skill of the user's own training, as it is to be beaten."""
+    known = [skill for skill in (gate.skill, gate.patient_skill) if not math.isnan(skill)]
+    return max(known) if known and gate.is_finite else 0.0
+
+
+def _begun(
+    setup: Setup,
+    data: HeldOut,
+    exchange: Exchange,
+    control: Control,
+    base: tuple[float, float] | None,
+    run: Run,
+    seed: int = 0,
+) -> TrialTraining | None:
+    """Make the copy with its exchange; say why where it does not apply or changes nothing."""
+    try:
+        changed = setup
+        for remedy in exchange.remedies:
+            changed = remedy.apply(changed)
+        seed_all(seed)
+        sandbox = make_sandbox(changed, control)
+        own = data if changed.feed is setup.feed else split_batches(changed, sandbox.device, control.poll)
+        if base is not None and _is_compared(exchange) and _is_same(_loss_and_gradient(sandbox, own), base):
+            raise NotApplicable("it changes nothing here")
+        if seed:
+            permute_weights(sandbox, seed)
+        return TrialTraining(sandbox, own, seed)
+    except (OutOfTime, Cancelled):
+        raise
+    except NbdebugError as why:
+        run.left_out = str(why).splitlines()[0]
+    except Exception as error:  # an exchange that does not fit this program
+        run.left_out = f"does not fit: {type(error).__name__}"
+    return None
+
+
+def _trained(training: TrialTraining, steps: int, gate: LearningGate, poll: Callable[[], None], run: Run) -> bool:
+    try:
+        training.advance(max(1, steps // 2), lambda _: poll())
+        if training.is_finite:
+            training.advance(max(1, steps - steps // 2), lambda _: poll())
+    except (OutOfTime, Cancelled):
+        raise
+    except Exception as error:
+        run.left_out = f"does not fit: {type(error).__name__}"
+        return False
+    run.skill, run.value = _skill(training, gate, run.exchange), _value(training)
+    run.steps, run.losses = training.steps, tuple(training.losses)
+    return training.is_finite
+
+
+def _skill(training: TrialTraining, gate: LearningGate, exchange: Exchange) -> float:
+    """Return the skill; without a metric, the share of the reference's loss reduction, or of a clear one."""
+    if not training.is_finite:
+        return -1.0
+    if training.is_measured:
+        skill = training.settled_skill
+        return skill if not math.isnan(skill) else -1.0
+    if any(spec_of(remedy).judged_by != "loss" for remedy in exchange.remedies):
+        return -1.0  # another loss function cannot be compared
+    start, lowest = training.scores[0].loss, training.last.loss
+    goal = gate.reference if gate.measure == "held-out loss" and math.isfinite(gate.reference) else 0.5 * start
+    return (start - lowest) / max(start - goal, 1e-12) if math.isfinite(lowest) else -1.0
+
+
+def _value(training: TrialTraining) -> float:
+    fit = training.last.fit
+    return fit.value if fit is not None else training.last.loss
+
+
+def _is_compared(exchange: Exchange) -> bool:
+    return all(patch.name in COMPARED for patch in exchange.patches)
+
+
+def _loss_and_gradient(sandbox: Sandbox, data: HeldOut) -> tuple[float, float]:
+    """Return the loss of the first batch and the norm of its gradient, in training mode and from one seed."""
+    seed_all(0)
+    sandbox.ready_to_train()
+    loss = sandbox.run(data.train[0].clone()).loss
+    if not loss.requires_grad:
+        return float(loss), 0.0
+    loss.sum().backward()
+    norms = [float(p.grad.double().norm()) for p in sandbox.model.parameters() if p.grad is not None]
+    sandbox.model.zero_grad(set_to_none=True)
+    return float(loss.detach().sum()), math.hypot(*norms) if norms else 0.0
+
+
+def _is_same(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return all(math.isclose(a, b, rel_tol=SAME) for a, b in zip(one, other, strict=True))

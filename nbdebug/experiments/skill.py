@@ -1,0 +1,156 @@
+"""Skill: how well held-out samples are predicted, scaled so that a constant prediction is 0 and a perfect one is 1.
+
+Losses of different kinds cannot be compared; a metric of the predictions can. Where the loss of the user does not want
+what the metric measures, or outputs and targets match no metric, there is no skill and only the loss is left to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from nbdebug.errors import Cancelled, OutOfTime
+from nbdebug.experiments.learning_curve import Fit
+from nbdebug.experiments.tape import fit_on_tape
+from nbdebug.experiments.target_shift import paired_with_targets
+from nbdebug.experiments.task import class_dim, task_of
+from nbdebug.experiments.train_briefly import fit_asked_for
+from nbdebug.sandbox import Outcome, Sandbox
+from nbdebug.setup import Batch
+
+__all__ = ["Metric", "metric_of", "skill_of"]
+
+Metric = Literal["outputs", "tape", ""]
+
+AGREED = 0.5  # of the samples; the labels of the others are ignored, or weighted against
+WEIGHTED = 0.1  # so much further above chance is the balanced accuracy of a training that weights its classes
+
+Pairs = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def metric_of(sandbox: Sandbox, batch: Batch) -> Metric:
+    """Say where a metric can be read: off outputs and targets, off the tape, or nowhere.
+
+    The user's loss has to be lower where the metric is better, or the metric is not what the training is for.
+    """
+    try:
+        if not sandbox.is_loss_known:
+            return "tape" if fit_on_tape(sandbox, batch) is not None else ""
+        if fit_asked_for(sandbox, batch) is not None and _wants_the_labels(sandbox, batch):
+            return "outputs"
+    except (Cancelled, OutOfTime):
+        raise
+    except Exception:  # outputs that change their shape, or a loss that accepts no other outputs
+        pass
+    return "tape" if fit_on_tape(sandbox, batch) is not None else ""
+
+
+def _wants_the_labels(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether a higher score of the label lowers a custom loss for nearly every sample; not so for weighted actions."""
+    outcome = sandbox.run(batch.clone()) if sandbox.compute_loss is not None else None
+    if outcome is None or outcome.predicted is None or not outcome.predicted.requires_grad:
+        return True
+    target, dim = batch.target, class_dim(outcome.predicted, batch.target)
+    if dim is None or target.is_floating_point() or target.dim() != outcome.predicted.dim() - 1:
+        return True
+    (gradient,) = torch.autograd.grad(outcome.loss.sum(), [outcome.predicted], allow_unused=True)
+    if gradient is None:
+        return False
+    at_label = gradient.gather(dim, target.clamp_min(0).unsqueeze(dim).long()).squeeze(dim)[target >= 0]
+    falls = float((at_label < 0).double().mean())
+    return max(falls, float((at_label > 0).double().mean())) >= AGREED
+
+
+def skill_of(sandbox: Sandbox, batches: Sequence[Batch], metric: Metric) -> Fit | None:
+    """Return the metric over all these samples in eval or training mode, whichever is better; None without a metric."""
+    if metric == "tape":
+        return _on_tape(sandbox, batches)
+    with torch.no_grad():
+        found = [fit for training in (False, True) if (fit := _in_mode(sandbox, batches, training)) is not None]
+    return max(found, key=lambda fit: fit.above_chance, default=None)
+
+
+def _on_tape(sandbox: Sandbox, batches: Sequence[Batch]) -> Fit | None:
+    fits = [(fit, batch.size) for batch in batches if (fit := fit_on_tape(sandbox, batch)) is not None]
+    total = sum(size for _, size in fits)
+    if not fits or len({fit.measure for fit, _ in fits}) > 1:
+        return None
+    value, chance = (sum(getattr(fit, name) * size for fit, size in fits) / total for name in ("value", "chance"))
+    return Fit(fits[0][0].measure, value, chance)
+
+
+def _in_mode(sandbox: Sandbox, batches: Sequence[Batch], training: bool) -> Fit | None:
+    kinds, pairs = set[str](), Pairs()
+    with sandbox.mode(training):
+        for batch in batches:
+            outcome = sandbox.run(batch.clone())
+            kind, pair = _answered(sandbox, outcome, batch)
+            if pair is None:
+                return None
+            kinds.add(kind)
+            pairs.append(pair)
+    if len(kinds) != 1 or not pairs:
+        return None
+    return _explained(pairs) if kinds == {"numbers"} else _right(pairs)
+
+
+def _answered(sandbox: Sandbox, outcome: Outcome, batch: Batch) -> tuple[str, tuple[torch.Tensor, torch.Tensor] | None]:
+    """Return predicted and true classes, or predicted and true numbers, of one batch."""
+    predicted, target = outcome.predicted, batch.target
+    if predicted is None or not isinstance(target, torch.Tensor) or not bool(torch.isfinite(predicted).all()):
+        return "", None
+    task = task_of(outcome.output, batch)
+    if task.kind == "classification":
+        return "classes", _classes(sandbox, batch, predicted, target)
+    if task.kind in ("binary", "multilabel"):
+        edge = 0.5 if task.scale == "probabilities" else 0.0
+        return "classes", ((predicted.reshape(target.shape) > edge).long().flatten(), (target > 0.5).long().flatten())
+    if task.kind in ("regression", "reconstruction") and predicted.numel() == target.numel():
+        return "numbers", (_rows(predicted), _rows(target))
+    return "", None
+
+
+def _classes(
+    sandbox: Sandbox, batch: Batch, predicted: torch.Tensor, target: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    dim = class_dim(predicted, target)
+    if dim is None:
+        return None
+    if target.shape == predicted.shape:
+        scores, wanted = predicted.movedim(dim, -1), target.argmax(dim)
+    else:
+        scores, wanted = paired_with_targets(sandbox, batch, predicted, target, dim)
+    counted = wanted >= 0  # negative ids are ignored by custom
+    return scores.argmax(-1)[counted], wanted[counted].long()
+
+
+def _rows(values: torch.Tensor) -> torch.Tensor:
+    real = torch.view_as_real(values) if values.is_complex() else values
+    return real.double().reshape(len(values), -1) if values.dim() else real.double().reshape(1, 1)
+
+
+def _right(pairs: Pairs) -> Fit | None:
+    """Return the accuracy, or the balanced accuracy where that is further above chance: classes may be weighted."""
+    said, wanted = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    if wanted.numel() == 0:
+        return None
+    classes, counts = wanted.unique(return_counts=True)
+    right = (said == wanted).double()
+    plain = Fit("accuracy", float(right.mean()), float(counts.max() / wanted.numel()))
+    if len(classes) < 2:
+        return None  # nothing but one class was held out
+    each = torch.stack([right[wanted == label].mean() for label in classes])
+    balanced = Fit("balanced accuracy", float(each.mean()), 1 / len(classes))
+    return balanced if balanced.above_chance > plain.above_chance + WEIGHTED else plain
+
+
+def _explained(pairs: Pairs) -> Fit | None:
+    if len({tuple(part.shape[1:]) for pair in pairs for part in pair}) != 1:
+        return None
+    got, wanted = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    variance = float((wanted - wanted.mean(0)).square().sum())
+    if variance <= 0 or len(wanted) < 2:
+        return None
+    return Fit("explained variance", max(-1.0, 1 - float((wanted - got).square().sum()) / variance), 0.0)

@@ -1,0 +1,120 @@
+"""What looks odd is a note where the training learns, and a bug where its fix rescues the training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from nbdebug.core.registry import registry
+from tests import loops
+from tests.examples import all_failing_examples
+from tests.zoo.tabular import digits
+
+
+def diagnosed(made: dict[str, Any], **options: Any) -> nbdebug.Report:
+    """Diagnose everything, quietly."""
+    return nbdebug.diagnose(**made, progress=False, **options)
+
+
+def with_rate(rate: float, make: Any = torch.optim.SGD) -> dict[str, Any]:
+    """Return the digits with this learning rate."""
+    torch.manual_seed(0)
+    return loops.setup(None, rate, make)
+
+
+def shifted_inputs(offset: float) -> dict[str, Any]:
+    """Return two clouds whose inputs lie far from zero."""
+    torch.manual_seed(0)
+    inputs, labels = torch.randn(960, 8), torch.randint(2, (960,))
+    inputs[:, 0] += 4 * labels
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(inputs + offset, labels), 32, shuffle=True)
+    return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+
+
+def test_a_statistic_in_a_training_that_learns_is_a_note() -> None:
+    """Inputs far from unit scale do no harm to Adam with these, so that they are worth knowing and no alarm."""
+    made = shifted_inputs(30.0)
+    made["optimizer"] = torch.optim.Adam(made["model"].parameters(), lr=1e-2)
+    report = diagnosed(made)
+    assert report.result("training-fails").status == "clean"
+    assert [f.severity for f in report.result("unnormalized-inputs").findings] == ["note"]
+    assert not report.alarms and any("Your training learns" in note for note in report.notes)
+
+
+def test_the_fix_that_rescues_the_training_makes_it_a_bug() -> None:
+    """With inputs at 3,000, plain SGD goes nowhere; standardized, it learns, and both curves are the evidence."""
+    first = diagnosed(shifted_inputs(3000.0)).findings[0]
+    assert (first.check, first.severity) == ("unnormalized-inputs", "bug")
+    assert "training-fails" in first.explains
+    proof = first.verifications[0]
+    assert proof.verified and len(proof.contests) == 2 and len(proof.exhibit.series) == 2  # type: ignore[union-attr]
+
+
+def test_a_cause_that_no_check_saw_is_named_by_its_exchange() -> None:
+    """Every check but the gate is left out, and the rate that rescues the training still names the cause."""
+    left_out = [check for check in registry.load().checks if check not in ("training-fails", "forward-fails")]
+    report = diagnosed(with_rate(1e-4), skip=left_out)
+    first = report.findings[0]
+    assert (first.check, first.severity, first.where) == ("learning-rate-too-low", "bug", "optimizer")
+    assert first.remedies[0].patch is not None and first.verifications[0].verified
+    assert any("exchanges were tried" in note for note in report.notes)
+
+
+def test_what_nothing_rescues_fails_for_an_unknown_cause() -> None:
+    """A model that throws all but one pixel away cannot be rescued by another rate, loss or start."""
+    torch.manual_seed(0)
+
+    class OnePixel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = loops.mlp()
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            kept = torch.zeros_like(pixels)
+            kept[:, 20] = pixels[:, 20]
+            result: torch.Tensor = self.inner(kept)
+            return result
+
+    model = OnePixel()
+    made = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
+    report = diagnosed({**made, "optimizer": torch.optim.Adam(model.parameters(), lr=1e-3)})
+    fails = report.result("training-fails").findings[0]
+    assert fails.severity == "suspect" and any("The cause was not found" in note for note in report.notes)
+
+
+def test_a_contradiction_stands_although_the_training_learns() -> None:
+    """A softmax before CrossEntropyLoss slows the training, which learns all the same."""
+    torch.manual_seed(0)
+    model = loops.mlp(nn.Softmax(1))
+    made = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss()}
+    report = diagnosed({**made, "optimizer": torch.optim.Adam(model.parameters(), lr=3e-3)})
+    assert report.result("training-fails").status == "clean"
+    assert report.alarms[0].check == "softmax-before-cross-entropy"
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_user_s_model_is_untouched(quick: bool) -> None:
+    """Gate and differential diagnosis train copies only."""
+    made = with_rate(1e-4)
+    before = {name: value.clone() for name, value in made["model"].state_dict().items()}
+    diagnosed(made, quick=quick)
+    assert all(torch.equal(value, made["model"].state_dict()[name]) for name, value in before.items())
+    assert not made["optimizer"].state
+
+
+STATISTICS = [e for e in all_failing_examples() if registry.load().find(e.check).basis == "statistic"]
+
+
+@pytest.mark.parametrize("example", STATISTICS[::6], ids=lambda e: f"{e.check}:{e.name}")
+def test_a_statistic_alone_is_no_bug(example: Any) -> None:
+    """Without a training that fails and a fix that rescues it, a statistic is at most a suspect."""
+    torch.manual_seed(0)
+    report = diagnosed(example.make(), checks=[example.check])
+    assert all(f.severity != "bug" or f.is_contradiction for f in report.findings)
