@@ -5,6 +5,7 @@ cure.
 from __future__ import annotations
 
 from check_examples import Example, examples
+from thresholds_page import threshold_rows
 
 from nbdebug.core.registry import CheckSpec, registry
 from nbdebug.engine.decision_tree import stages
@@ -14,7 +15,8 @@ __all__ = ["checks_pages"]
 ABOUT = """\
 Each has a page of its own, made from the check's docstring, with code that has the bug and the same code fixed.
 Both are cut out of the check's own tests by `make docs`, and run by `tests/test_check_examples.py`.
-`nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks.
+`nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks, and
+[thresholds.md](thresholds.md) has the numbers that decide, with their sources.
 """
 EXAMPLE = """\
 ## Example
@@ -73,13 +75,11 @@ def _page(spec: CheckSpec, stage: str, example: Example) -> str:
     lines += ["## Why it matters\n", f"{_sentence(spec.why)}\n", "## What to try\n", f"{_sentence(spec.remedy)}\n"]
     lines.append(_shown(example))
     if spec.thresholds:
-        values = "\n".join(f"| `{name}` | `{value!r}` |" for name, value in spec.thresholds.items())
-        lines.append(f"## Thresholds\n\n| name | value |\n|---|---|\n{values}\n")
+        rows = "\n".join(threshold_rows(spec.id))
+        lines.append(f"## Thresholds\n\n| name | value | source |\n|---|---|---|\n{rows}\n")
         name, value = next(iter(spec.thresholds.items()))
         how = f'{{"{spec.id}": {{"{name}": {value!r}}}}}'
-        lines.append(
-            f"`nbdebug.diagnose(..., thresholds={how})` sets another; the source of each stands in the code.\n"
-        )
+        lines.append(f"`nbdebug.diagnose(..., thresholds={how})` sets another; [all thresholds](../thresholds.md).\n")
     lines.append("## Place\n")
     lines.append(f"It belongs to the stage [{stage}](../checks.md) of [the tree](../tree.md).")
     if spec.explains:

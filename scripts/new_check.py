@@ -1,4 +1,4 @@
-"""Begin a check: its file, its test with two failing examples and its line in the tree (`make new-check NAME=my-bug`).
+"""Begin a check: its file, its tests and its line in the tree (`make new-check NAME=my-bug`).
 
 What it writes works from the first minute, with a condition that is real but arbitrary; every place that waits for a
 decision says TODO.
@@ -19,7 +19,7 @@ STEP, FOLDER = "one-pass", "passes"
 
 
 def main() -> int:
-    """Write the three pieces, or say why not."""
+    """Write the pieces, or say why not."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", help="the problem in two or more words, for example my-bug")
     name = parser.parse_args().name
@@ -52,6 +52,7 @@ def pieces(name: str) -> dict[Path, str]:
     return {
         ROOT / "nbdebug" / "checks" / FOLDER / f"{stem(name)}.py": "check.py.txt",
         ROOT / "tests" / "checks" / f"test_{stem(name)}.py": "test_check.py.txt",
+        ROOT / "tests" / "verdicts" / f"{stem(name)}.py": "verdicts.py.txt",
     }
 
 
@@ -85,15 +86,16 @@ def line_of_tree(name: str) -> tuple[Path, str]:
 
 def next_steps(name: str, tree: Path) -> str:
     """Say what was written and what is left to do."""
-    check, test = (path.relative_to(ROOT).as_posix() for path in pieces(name))
+    check, test, verdicts = (path.relative_to(ROOT).as_posix() for path in pieces(name))
     return f"""Written:
   {check}: the condition, its evidence, its threshold and its documentation; move it to the folder of its stage
   {test}: two failing examples, and what must not raise it
+  {verdicts}: evidence on both sides of its threshold, with the verdict on each
   {tree.relative_to(ROOT).as_posix()}: one line; move it to the step whose question it answers
 
 It works already, with a condition that stands for yours. Now:
   1. Replace everything marked TODO. `nbdebug/evidence/` has what a check can ask for.
-  2. .venv/bin/python -m pytest {test} tests/test_every_check.py -k "{name} or {name.replace("-", "_")}"
+  2. .venv/bin/python -m pytest {test} tests/test_verdicts.py tests/test_every_check.py -k "{name} or {stem(name)}"
   3. make docs, then make test"""
 
 

@@ -53,16 +53,18 @@ def test_what_it_writes_works(copy: Path) -> None:
         "nbdebug/engine/decision_tree/stages.py",
         *(f"nbdebug/checks/passes/{stem}.py" for stem in stems),
         *(f"tests/checks/test_{stem}.py" for stem in stems),
+        *(f"tests/verdicts/{stem}.py" for stem in stems),
     }
     for command in (["check"], ["format", "--check"]):
         done = run(copy, sys.executable, "-m", "ruff", *command, "--no-cache", *sorted(changed))
         assert done.returncode == 0, done.stdout + done.stderr
     done = run(
         copy, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "weights_of or weights-of",
-        "tests/test_every_check.py", *(f"tests/checks/test_{stem}.py" for stem in stems),
+        "tests/test_every_check.py", "tests/test_verdicts.py", "tests/test_thresholds.py",
+        *(f"tests/checks/test_{stem}.py" for stem in stems),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    asked = 2 * (2 + 4 + 1)  # of each check: its failing examples, the common questions, its own test
+    asked = 2 * (2 + 4 + 1 + 6 + 1)  # of each: failing examples, common questions, its own test, verdicts, source
     assert f"{asked} passed" in done.stdout
 
 

@@ -35,9 +35,11 @@ table = Table("single-class-batches")
 table.row("no classes", "not applicable", sweep())
 table.row("too few batches", "not applicable", single(1, 2, 8, MANY))
 table.row("mixed", "silent", single(0, 20, 8, MANY))
-table.pair("p", lambda of: single(3, 20, 9, np.arange(1000) < of), {500: "suspect", 550: "silent"})
+table.pair("p", lambda of: single(3, 20, 9, np.arange(1000) < of), {528: "suspect", 540: "silent"})
 table.pair("share", lambda of: single(2, of, 8, MANY), {19: "suspect", 20: "silent"})
 table.pair("least", lambda seen: single(20, 20, 8, MANY, seen), {32: "suspect", 31: "not applicable"})
+table.pair("size", lambda size: single(20, 20, size, MANY), {4: "suspect", 3: "not applicable"})
+table.pair("batches", lambda count: single(count, count, 8, MANY), {3: "suspect", 2: "not applicable"})
 
 
 def runs(agree: np.ndarray, **facts: Any) -> tuple[LoaderSweep, None]:
@@ -46,11 +48,11 @@ def runs(agree: np.ndarray, **facts: Any) -> tuple[LoaderSweep, None]:
     return ordered(labels, **facts), None
 
 
-def edges(agree: int) -> tuple[LoaderSweep, None]:
-    """Return twenty batches of one class each, of which so many have the class of the one before."""
-    same = np.ones(999, bool)
-    same[49::50] = np.arange(19) < agree
-    return runs(same, sizes=(50,) * 20)
+def edges(agree: int, of: int = 19) -> tuple[LoaderSweep, None]:
+    """Return batches of one class each, of which so many have the class of the one before."""
+    same = np.ones(50 * of + 49, bool)
+    same[49::50] = np.arange(of) < agree
+    return runs(same, sizes=(50,) * (of + 1))
 
 
 def numbers(labels: np.ndarray) -> tuple[LoaderSweep, None]:
@@ -78,9 +80,10 @@ table.row("one batch", "not applicable", ordered([0, 1], (2,), complete=True), N
 table.row("shuffled", "silent", *runs(RANDOM))
 table.row("shuffled, in the same order each epoch", "note", runs(RANDOM)[0], SAME_ORDER)
 table.row("sorted, from a stream", "suspect", *runs(np.arange(999) != 500, way="first"))
-table.pair("p", lambda count: runs(np.arange(count) % 4 != 3), {215: "suspect", 205: "silent"})
+table.pair("p", lambda count: runs(np.arange(count) % 4 != 3), {212: "suspect", 208: "silent"})
 table.pair("excess", lambda rate: runs(np.arange(5000) < rate * 5000), {0.71: "suspect", 0.69: "silent"})
 table.pair("edges", edges, {12: "suspect", 11: "silent"})
+table.pair("batches", lambda count: edges(0, count), {4: "suspect", 5: "silent"})
 table.pair("correlation", drifting, {0.55: "note", 0.5: "silent"})
 table.pair("ordered", rising, {0.44: "suspect", 0.53: "note"})
 table.pair("least", lambda seen: runs(np.ones(999, bool), seen=seen), {32: "suspect", 31: "not applicable"})
@@ -116,10 +119,10 @@ def repeats(copies: int, **facts: Any) -> BatchRepeats:
 table = Table("repeated-batches")
 table.row("none", "silent", repeats(0))
 table.row("not in a row", "note", repeats(50, in_a_row=1))
-table.row("two batches in turn", "bug", repeats(98, in_a_row=1))
 table.row("training on the full batch", "note", repeats(99, one_pass=False))
 table.row("an inner loop", "note", repeats(50, one_pass=False, in_a_row=20, is_inner=True))
 table.pair("share", repeats, {11: "bug", 10: "silent"})
+table.pair("few", lambda distinct: repeats(100 - distinct, in_a_row=1), {2: "bug", 3: "note"})
 table.pair("in_a_row", lambda times: repeats(50, one_pass=False, in_a_row=times), {10: "suspect", 9: "silent"})
 
 

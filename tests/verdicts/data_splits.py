@@ -23,8 +23,9 @@ table.row("the same indices", "bug", split(shared=1, shared_of=1000))
 table.row("as many copies as within the training data", "silent", split(exact=20, inner=20))
 table.pair("share", lambda count: split(exact=count, beyond_chance=count), {10: "suspect", 9: "note"})
 table.pair("surely", lambda count: split(exact=count, beyond_chance=count), {50: "bug", 49: "suspect"})
+table.pair("pairs", lambda n: split(compared=100, exact=n, beyond_chance=n), {2: "suspect", 1: "note"})
 table.pair("near_share", lambda count: split(near=count), {50: "suspect", 49: "silent"})
-table.pair("p_value", lambda inner: split(exact=20, inner=inner), {2: "suspect", 3: "silent"})
+table.pair("p_value", lambda inner: split(exact=26, inner=inner), {5: "suspect", 6: "silent"})
 
 
 def shift(**facts: Any) -> tuple[Shifts, None]:
@@ -69,4 +70,5 @@ table.pair(
 )
 table.pair("target_shift", lambda times: shift(target=(1.5 * times, 1.0)), {2.1: "suspect", 1.9: "silent"})
 table.pair("columns", lambda count: moved(count, columns=200), {20: "suspect", 19: "silent"})
+table.pair("wide", lambda columns: moved(1, columns=columns), {100: "suspect", 101: "silent"})
 table.pair("random_columns", lambda count: moved(count, columns=100, random=True), {50: "suspect", 49: "silent"})

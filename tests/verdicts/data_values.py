@@ -53,9 +53,9 @@ def reread(gain: float = 0.3, wins: float = 1.0) -> FirstWeights:
     return images(other="height, width, channels", gain=gain, wins=wins)
 
 
-def channels_last(height: float, width: float = 0.4) -> FirstWeights:
+def channels_last(height: float = 0.4, width: float = 0.4, shape: tuple[int, int, int] = (32, 32, 3)) -> FirstWeights:
     """Return pictures whose first two axes are so smooth."""
-    return images((32, 32, 3), smooth=(height, width, 1.0))
+    return images(shape, smooth=(height, width, 1.0))
 
 
 table = Table("misread-image-layout")
@@ -66,6 +66,9 @@ table.pair("gain", reread, {0.69: "bug", 0.71: "silent"})
 table.pair("wins", lambda wins: reread(wins=wins), {0.91: "bug", 0.89: "silent"})
 table.pair("smooth", lambda value: channels_last(value, value), {0.89: "bug", 0.91: "silent"})
 table.pair("even", lambda times: channels_last(0.4 * times), {1.9: "bug", 2.1: "silent"})
+table.pair("channels", lambda count: channels_last(shape=(32, 32, count)), {4: "bug", 5: "silent"})
+table.pair("side", lambda side: channels_last(shape=(side, side, 3)), {8: "bug", 7: "silent"})
+table.pair("aspect", lambda times: channels_last(shape=(round(100 * times), 100, 3)), {3.9: "bug", 4.1: "silent"})
 
 
 def shapes(target: tuple[int, ...] = (64,), **facts: Any) -> TargetAlignment:

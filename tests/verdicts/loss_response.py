@@ -134,3 +134,13 @@ table.pair("most_classes", lambda count: indices(distinct=count), {20: "suspect"
 table.pair("fewest_classes", lambda count: indices(distinct=count), {4: "suspect", 3: "silent"})
 table.pair("evenness", lambda share: indices(evenness=share), {0.31: "suspect", 0.29: "silent"})
 table.pair("order_p", lambda p: indices(order_p=p), {0.051: "suspect", 0.049: "silent"})
+table.pair(
+    "beyond",
+    lambda over: loss("logistic", target=LABELS, shape=(64,), wanted_low=0.0, wanted_high=1 + over),
+    {0.011: "bug", 0.009: "silent"},
+)
+table.pair(
+    "negative",
+    lambda below: loss("softmax", target=minimal(TargetKind, shape=(64, 10), low=-below)),
+    {1.1e-3: "bug", 0.9e-3: "silent"},
+)

@@ -80,6 +80,7 @@ table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50, None))
 table.pair("nothing", lambda low: schedule(low=low), {0.9e-4: "suspect", 1.1e-4: "silent"})
 table.pair("within", schedule, {50: "suspect", 51: "silent"})
 table.pair("wasted", lambda count: schedule(9, count=10 + count, places=True), {50: "suspect", 49: "silent"})
+table.pair("share", lambda at: schedule(at, count=1001, places=True), {499: "suspect", 501: "silent"})
 table.pair("stays", lambda count: schedule(count=30 + count), {21: "suspect", 20: "silent"})
 
 

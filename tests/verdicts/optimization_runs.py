@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from nbdebug.checks.optimization.model_ignores_inputs import BlindRun
+from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.evidence.learning_rate_trials import RateTrials
 from nbdebug.evidence.overfit_one_batch import Overfit
 from nbdebug.evidence.short_run import Pace, ShortRun, UpdateRatios
@@ -128,3 +129,21 @@ table.row("as usual", "silent", ratios(1e-3))
 table.pair("too_large", ratios, {0.31: "suspect", 0.29: "silent"})
 table.pair("too_small", ratios, {0.9e-6: "note", 1.1e-6: "silent"})
 table.pair("learned", lambda loss: ratios(0.5, loss), {0.91: "suspect", 0.89: "silent"})
+
+
+def gate(verdict: str, **facts: Any) -> LearningGate:
+    """Return the user's own training beside a reference, as the gate has judged it."""
+    return minimal(LearningGate, **{"verdict": verdict, "measure": "accuracy", "losses": (1.0, 0.5), **facts})
+
+
+table = Table("training-fails")
+table.row("learns", "silent", gate("learns"))
+table.row("slow", "silent", gate("slow"))
+table.row("fails", "suspect", gate("fails"))
+table.row("fails without a metric", "suspect", gate("fails", measure="held-out loss"))
+table.row("not finite", "suspect", gate("fails", is_finite=False, losses=(1.0, math.nan)))
+
+table = Table("training-slow")
+table.row("learns", "silent", gate("learns"))
+table.row("slow", "note", gate("slow"))
+table.row("fails", "silent", gate("fails"))

@@ -86,10 +86,10 @@ def verdict(row: Row, **thresholds: Any) -> str:
 
 
 def near(default: float) -> list[float]:
-    """Return values not far from a threshold's default, on both sides: one of them has to change a verdict."""
+    """Return values close to a threshold on both sides, at most a quarter off: one of them has to change a verdict."""
     if isinstance(default, int):
-        return [default - 2, default - 1, default + 1, default + 2]
-    return [default * factor for factor in (0.5, 0.75, 0.9, 1.1, 1.25, 2.0)] if default else [-0.01, 0.01]
+        return [default - 1, default + 1]
+    return [default * factor for factor in (0.75, 0.9, 1.1, 1.25)] if default else [-0.01, 0.01]
 
 
 def minimal(kind: type[T], /, **fields: Any) -> T:

@@ -124,9 +124,9 @@ def class_imbalance(
     weighting: ClassWeighting | None,
     *,
     ratio: float = 10.0,  # SageMaker Debugger: ClassImbalance
-    alpha: float = 0.01,  # probability of a false alarm, over all classes
-    weighted: float = 1.5,  # ratio of gradients above which the loss favors the rare class
-    eased: float = 0.5,  # relative gradient of an easy sample, below which the loss counts as a focal loss
+    alpha: float = 0.01,  # probability of a false alarm, over all classes; our choice
+    weighted: float = 1.5,  # ratio of gradients above which the loss favors the rare class; our choice
+    eased: float = 0.5,  # relative gradient of an easy sample, below which the loss counts as a focal loss; our choice
     least: int = 50,  # samples; our choice
 ) -> Iterator[Finding]:
     """Some classes are far rarer than others, and neither the loss nor the sampler compensates.

@@ -33,8 +33,8 @@ SOURCE = "37 reasons, 1: check what the network receives"
 def constant_inputs(
     sweep: LoaderSweep,
     *,
-    blank_share: float = 0.05,  # 5 % of the data without information is worth reporting
-    least: int = 16,  # fewer samples can be equal by coincidence
+    blank_share: float = 0.05,  # 5 % of the data without information is worth reporting; our choice
+    least: int = 16,  # fewer samples can be equal by coincidence; our choice
     p_value: float = 1e-3,  # of blank samples that share a target by chance; our choice
 ) -> Iterator[Finding]:
     """Inputs are identical for every sample, or a sample has the same value everywhere.

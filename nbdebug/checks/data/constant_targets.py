@@ -18,7 +18,7 @@ def constant_targets(
     sweep: LoaderSweep,
     use: TargetInfluence | None,
     *,
-    least: int = 20,  # samples; fewer can be equal by coincidence
+    least: int = 20,  # samples; fewer can be equal by coincidence; our choice
 ) -> Iterator[Finding]:
     """Every sample has the same target.
 

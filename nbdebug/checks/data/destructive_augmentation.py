@@ -157,10 +157,10 @@ def _gain(table: SampleTable, size: int, view: Callable[[np.ndarray], np.ndarray
 def destructive_augmentation(
     augmentation: Augmentation,
     *,
-    times_chance: float = 2.5,  # heuristic: almost chance level
+    times_chance: float = 2.5,  # almost chance level; our choice
     surely: float = 0.6,  # of `times_chance`: a bug; our choice
     p_value: float = 0.001,  # of a binomial test against chance; our choice
-    kept: float = 0.15,  # heuristic: fraction of what simple models predict on clean samples
+    kept: float = 0.15,  # fraction of what simple models predict on clean samples; our choice
     sorted_kept: float = 3.0,  # times `kept`, of values in order of size: what they say is hardly lost; our choice
     predictable: float = 0.4,  # from chance to perfect, on clean samples: less is no ground to compare; our choice
     least: int = 8,  # samples; our choice: with fewer, chance level is high

@@ -19,12 +19,13 @@ __all__ = ["duplicate_samples"]
 def duplicate_samples(
     sweep: LoaderSweep,
     *,
-    copies: float = 0.1,  # one copy per ten samples: enough to bias training
-    pairs: int = 5,  # equal pairs; the estimate is unreliable with fewer
-    apart: int = 4,  # minimum number of values in which distinct samples usually differ
+    copies: float = 0.1,  # one copy per ten samples: enough to bias training; our choice
+    pairs: int = 5,  # equal pairs; the estimate is unreliable with fewer; our choice
+    apart: int = 4,  # minimum number of values in which distinct samples usually differ; our choice
     unique: float = 0.8,  # of the values of a column: then equal samples are no coincidence; our choice
-    even: float = 1.5,  # largest over smallest class with the copies, …
-    uneven: float = 2.0,  # … and without them: rare classes are oversampled on purpose; both our choice
+    nearest: float = 0.25,  # quantile of the samples that differ from all others in so many; our choice
+    even: float = 1.5,  # largest over smallest class with the copies; our choice, …
+    uneven: float = 2.0,  # … and without them: rare classes are oversampled on purpose; our choice
     least: int = 32,  # samples; our choice
 ) -> Iterator[Finding]:
     """The dataset contains many duplicate samples.
@@ -47,7 +48,7 @@ def duplicate_samples(
     keys = sweep.keys[first]
     values, counts = np.unique(keys, return_counts=True)
     equal = int((counts * (counts - 1) // 2).sum())
-    if equal == 0 or len(values) == 1 or not _beyond_chance(sweep, apart, unique):
+    if equal == 0 or len(values) == 1 or not _beyond_chance(sweep, apart, unique, nearest):
         return
     total = sweep.total if sweep.total is not None and sweep.way == "random" else len(keys)
     each = equal / (len(keys) * (len(keys) - 1) / 2) * (total - 1)
@@ -71,12 +72,12 @@ def duplicate_samples(
     )
 
 
-def _beyond_chance(sweep: LoaderSweep, apart: int, unique: float) -> bool:
+def _beyond_chance(sweep: LoaderSweep, apart: int, unique: float, quantile: float) -> bool:
     """Return whether distinct samples differ so much that equal ones are no coincidence."""
-    return any(_is_distinctive(part, apart, unique) for part in sweep.inputs if len(part.rows) >= 16)
+    return any(_is_distinctive(part, apart, unique, quantile) for part in sweep.inputs if len(part.rows) >= 16)
 
 
-def _is_distinctive(part: PartFacts, apart: int, unique: float) -> bool:
+def _is_distinctive(part: PartFacts, apart: int, unique: float, quantile: float) -> bool:
     rows, counts = np.unique(part.rows, axis=0, return_counts=True)
     if len(rows) < 8:
         return False
@@ -87,7 +88,7 @@ def _is_distinctive(part: PartFacts, apart: int, unique: float) -> bool:
     differ = (rows[:, None, :] != rows[None, :, :]).sum(2)
     np.fill_diagonal(differ, rows.shape[1] + 1)
     nearest = differ.min(1)
-    return bool(np.quantile(nearest[repeated] if repeated.any() else nearest, 0.25) >= apart)
+    return bool(np.quantile(nearest[repeated] if repeated.any() else nearest, quantile) >= apart)
 
 
 def _is_oversampling(sweep: LoaderSweep, first: np.ndarray, keys: np.ndarray, even: float, uneven: float) -> bool:

@@ -55,8 +55,8 @@ def extreme_batch_size(
     lone: LoneSample,
     order: EpochOrder | None,
     *,
-    share: float = 0.5,  # of the dataset in one batch
-    least: int = 64,  # samples; a smaller dataset may fit into one batch
+    share: float = 0.5,  # of the dataset in one batch; our choice
+    least: int = 64,  # samples; a smaller dataset may fit into one batch; our choice
 ) -> Iterator[Finding]:
     """Batches contain a single sample, or most of the dataset.
 

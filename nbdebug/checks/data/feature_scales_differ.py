@@ -31,9 +31,9 @@ __all__ = ["feature_scales_differ"]
 def feature_scales_differ(
     first: FirstWeights,
     *,
-    ratio: float = 100.0,  # two orders of magnitude: the smaller column is 1 % of the sum
-    large: float = 10.0,  # minimum magnitude of the larger one, …
-    far: float = 1e4,  # … unless the ratio exceeds this
+    ratio: float = 100.0,  # two orders of magnitude: the smaller column is 1 % of the sum; our choice
+    large: float = 10.0,  # minimum magnitude of the larger one; our choice, …
+    far: float = 1e4,  # … unless the ratio exceeds this; our choice
 ) -> Iterator[Finding]:
     """Some features are hundreds of times larger than others at the input of the first layer.
 

@@ -155,7 +155,7 @@ SOURCE = "in a per-sample loss, a target affects the gradient of its own output 
 def incompatible_target_shape(
     alignment: TargetAlignment,
     *,
-    spill: float = 0.3,  # fraction of a target's gradient effect on other samples; exactly 0 when the shapes match
+    spill: float = 0.3,  # fraction of a target's gradient effect on other samples; our choice, 0 when the shapes match
 ) -> Iterator[Finding]:
     """Outputs and targets have different shapes and are silently broadcast.
 

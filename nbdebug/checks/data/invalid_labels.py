@@ -201,8 +201,8 @@ def invalid_labels(
     sweep: LoaderSweep,
     labels: LabelTrials,
     *,
-    samples: int = 20,  # per class, before a class that never occurs is worth a note
-    many: int = 1000,  # with more classes some may never occur
+    samples: int = 20,  # per class, before a class that never occurs is worth a note; our choice
+    many: int = 1000,  # with more classes some may never occur; our choice
 ) -> Iterator[Finding]:
     """Some labels are not valid classes of this model, or have a format that the loss does not expect.
 

@@ -186,7 +186,7 @@ def labels_unrelated_to_inputs(
     simple: Baselines | None,
     own: OwnRelation | None,
     *,
-    p_value: float = 0.01,  # at 120 samples a correlation of 0.24 reaches it
+    p_value: float = 0.01,  # at 120 samples a correlation of 0.24 reaches it; our choice
     samples: int = 120,  # our choice: fewer give a note only
     surely: float = 0.003,  # for the validation data; 2,000 permutations and three models can reach 0.0015
 ) -> Iterator[Finding]:

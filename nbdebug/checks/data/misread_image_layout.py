@@ -21,10 +21,13 @@ PERMUTE = Remedy("Permute the channels to dim 1; do not reshape.", "x = x.permut
 def misread_image_layout(
     first: FirstWeights,
     *,
-    gain: float = 0.7,  # the other layout is smoother by a third at least …
-    wins: float = 0.9,  # … in nine images out of ten
-    smooth: float = 0.9,  # neighbors are correlated along a spatial dimension; channels are not ordered
+    gain: float = 0.7,  # the other layout is smoother by a third at least; our choice, …
+    wins: float = 0.9,  # … in nine images out of ten; our choice
+    smooth: float = 0.9,  # neighbors are correlated along a spatial dimension; channels are not ordered; our choice
     even: float = 2.0,  # roughness of height over width, either way; our choice
+    channels: int = 4,  # at most; images have 1, 3 or 4 (RGBA)
+    side: int = 8,  # pixels, at least; our choice
+    aspect: float = 4.0,  # longer side over shorter one, at most; our choice
 ) -> Iterator[Finding]:
     """Height, width and channels of the images are in the wrong order.
 
@@ -44,16 +47,21 @@ def misread_image_layout(
     for layer, layout in looked:
         if layout.other and layout.gain < gain and layout.wins > wins:
             yield _reshaped(layer, layout, gain)
-        elif _is_channel_last(layout, smooth, wins, even):
+        elif _has_sides(layout, channels, side, aspect) and _is_channel_last(layout, smooth, wins, even):
             yield _channel_last(layer, layout, smooth)
 
 
 def _is_channel_last(layout: ImageLayout, smooth: float, wins: float, even: float) -> bool:
     """Return whether dims 1 and 2 look spatial while the last dim is small enough for channels."""
-    first, second, last = layout.shape
     alike = max(layout.smooth[:2]) < smooth and min(layout.ordered[:2]) > wins
     is_even = 1 / even < layout.smooth[0] / max(layout.smooth[1], 1e-9) < even
-    return last <= 4 and min(first, second) >= 8 and max(first, second) <= 4 * min(first, second) and alike and is_even
+    return alike and is_even
+
+
+def _has_sides(layout: ImageLayout, channels: int, side: int, aspect: float) -> bool:
+    """Return whether the first two axes may be those of a picture, and the last one its channels."""
+    low, high = sorted(layout.shape[:2])
+    return layout.shape[2] <= channels and low >= side and high <= aspect * low
 
 
 def _channel_last(layer: FirstLayer, layout: ImageLayout, smooth: float) -> Finding:

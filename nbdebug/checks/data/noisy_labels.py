@@ -21,8 +21,8 @@ def noisy_labels(
     simple: Baselines,
     *,
     noise: float = 0.05,  # fraction of wrong labels; public benchmarks have 3.4 % on average (Northcutt et al., 2021)
-    gain: float = 0.3,  # from chance (0) to perfect (1): a task that simple models hardly predict cannot be judged
-    flat: float = 0.7,  # error rate of the most confident third over all; overlapping classes give far less than 1
+    gain: float = 0.3,  # from chance (0) to perfect (1): less is no ground to judge labels; our choice
+    flat: float = 0.7,  # error rate of the most confident third over all; overlapping classes give far less; our choice
     alpha: float = 0.001,  # of the lower confidence bound of the errors where it is surest; our choice
     samples: int = 100,  # with fewer the confidence bound below is never reached
 ) -> Iterator[Finding]:

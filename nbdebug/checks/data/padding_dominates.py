@@ -247,10 +247,10 @@ IGNORE = Remedy("Ignore padding in the loss.", "nn.CrossEntropyLoss(ignore_index
 def padding_dominates(
     padding: PaddingTrial,
     *,
-    share: float = 0.3,  # of all positions; less padding does little harm
-    most: float = 0.8,  # of all positions: batching by length would save most of the compute
-    influence: float = 0.2,  # of the predictions' standard deviation; exactly 0 where padding is masked
-    noises: float = 3.0,  # times the difference between two runs of the identical input, for models random in eval mode
+    share: float = 0.3,  # of all positions; less padding does little harm; our choice
+    most: float = 0.8,  # of all positions: batching by length would save most of the compute; our choice
+    influence: float = 0.2,  # of the predictions' standard deviation; exactly 0 where padding is masked; our choice
+    noises: float = 3.0,  # times the difference of two equal runs, for models random in eval mode; our choice
     in_loss: float = 0.5,  # of an even share of the gradient; our choice, exactly 0 where the loss ignores padding
     in_loss_least: float = 0.05,  # of the gradient at the outputs, however little is padding; our choice
 ) -> Iterator[Finding]:

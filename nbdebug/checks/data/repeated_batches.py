@@ -15,8 +15,9 @@ __all__ = ["repeated_batches"]
 def repeated_batches(
     repeats: BatchRepeats,
     *,
-    share: float = 0.1,  # fraction of batches that are duplicates of another one
-    in_a_row: int = 10,  # consecutive steps on one batch, where others occur as well
+    share: float = 0.1,  # fraction of batches that are duplicates of another one; our choice
+    in_a_row: int = 10,  # consecutive steps on one batch, where others occur as well; our choice
+    few: int = 2,  # distinct batches of a whole pass; our choice
 ) -> Iterator[Finding]:
     """The loader returns the same batch repeatedly.
 
@@ -34,7 +35,7 @@ def repeated_batches(
     if copies <= share * repeats.seen:
         return
     if repeats.one_pass:
-        severity: Severity = "bug" if repeats.in_a_row > 1 or repeats.distinct <= 2 or repeats.complete else "note"
+        severity: Severity = "bug" if repeats.in_a_row > 1 or repeats.distinct <= few or repeats.complete else "note"
     elif repeats.distinct == 1 or repeats.in_a_row >= in_a_row:
         # Full-batch training is legitimate, and so are inner loops.
         severity = "note" if repeats.distinct == 1 or repeats.is_inner else "suspect"

@@ -19,9 +19,11 @@ __all__ = ["single_class_batches"]
 def single_class_batches(
     sweep: LoaderSweep,
     *,
-    p: float = 1e-4,  # probability of this many with shuffled samples
+    p: float = 1e-4,  # probability of this many with shuffled samples; our choice
     share: float = 0.1,  # fraction of batches; our choice
     least: int = 32,  # samples; our choice
+    size: int = 4,  # samples of a batch; our choice: smaller ones often have one class
+    batches: int = 3,  # our choice
 ) -> Iterator[Finding]:
     """Many batches contain a single class.
 
@@ -41,22 +43,22 @@ def single_class_batches(
         if name not in known:
             continue
         frequencies = np.unique(known[name], return_counts=True)[1] / len(known[name])
-        batches = [b for b in np.split(labels, np.cumsum(sweep.ordered.sizes)[:-1]) if len(b) >= 4]
-        if len(frequencies) < 2 or len(batches) < 3:
-            raise NotApplicable("too few classes, or too few batches with at least 4 samples")
-        single = [len(np.unique(batch)) == 1 for batch in batches]
-        expected = [float((frequencies ** len(batch)).sum()) for batch in batches]
+        judged = [b for b in np.split(labels, np.cumsum(sweep.ordered.sizes)[:-1]) if len(b) >= size]
+        if len(frequencies) < 2 or len(judged) < batches:
+            raise NotApplicable(f"too few classes, or too few batches with at least {size} samples")
+        single = [len(np.unique(batch)) == 1 for batch in judged]
+        expected = [float((frequencies ** len(batch)).sum()) for batch in judged]
         probability = _at_least(sum(single), expected)
-        if probability < p and sum(single) > share * len(batches):
+        if probability < p and sum(single) > share * len(judged):
             yield Finding(
-                f"{sum(single)} of the first {len(batches)} batches contain a single class; with shuffling, "
+                f"{sum(single)} of the first {len(judged)} batches contain a single class; with shuffling, "
                 f"{sum(expected):.2g} are expected.",
                 where="loader",
                 severity="suspect",
                 evidence={
                     "batches of one class": sum(single),
                     "expected": sum(expected),
-                    "batches": len(batches),
+                    "batches": len(judged),
                     "p": probability,
                     "threshold": p,
                     "source": "37 reasons, 10",

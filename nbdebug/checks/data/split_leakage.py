@@ -200,6 +200,7 @@ def split_leakage(
     splits: Splits,
     *,
     share: float = 0.01,  # of the split; public image datasets have about as many duplicates (3 % in CIFAR-10)
+    pairs: int = 2,  # copies, at least; our choice
     surely: float = 5.0,  # times `share`: a bug; our choice
     near_share: float = 0.05,  # of the split; our choice
     p_value: float = 1e-4,  # of Fisher's exact test against copies within the training data; our choice
@@ -217,7 +218,11 @@ def split_leakage(
     person, document or recording where several samples come from one.
     """
     for pair in splits.pairs:
-        found = _by_index(pair) or _by_content(pair, share, surely, p_value) or _by_distance(pair, near_share, p_value)
+        found = (
+            _by_index(pair)
+            or _by_content(pair, share, pairs, surely, p_value)
+            or _by_distance(pair, near_share, p_value)
+        )
         if found is not None:
             yield found
 
@@ -232,14 +237,14 @@ def _by_index(pair: SplitPair) -> Finding | None:
     return _finding(pair, says, "bug", pair.shared, pair.shared_of, 0.0)
 
 
-def _by_content(pair: SplitPair, share: float, surely: float, p_value: float) -> Finding | None:
+def _by_content(pair: SplitPair, share: float, least: int, surely: float, p_value: float) -> Finding | None:
     if not pair.exact:
         return None
     p = _more_often(pair.exact, pair.compared, pair.inner, pair.inner_compared)
     counted = pair.exact if p < p_value else pair.beyond_chance
     if not counted:
         return None
-    alarm = counted >= max(2, share * pair.compared)
+    alarm = counted >= max(least, share * pair.compared)
     says = (
         f"{counted} of {pair.compared} samples in `{pair.name}` are exact copies of training samples (compared with "
         f"{_of(pair)}), for example {_list(pair.examples)}."

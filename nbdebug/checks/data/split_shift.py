@@ -229,7 +229,7 @@ def split_shift(
     *,
     mean_shift: float = 1.5,  # standard deviations; 0.8 is large (Cohen's d), and splits by time drift
     scale_ratio: float = 3.0,  # normalizing images divides by 0.2 to 0.3; augmentation changes the scale by less
-    auc: float = 0.95,  # of a random forest that tells the splits apart; 0.5 is chance
+    auc: float = 0.95,  # of a random forest that tells the splits apart; 0.5 is chance; our choice
     label_distance: float = 0.8,  # total variation, 0 to 1; balanced training sets against natural ones stay below
     label_note: float = 0.25,  # total variation from which on it is worth a note; our choice
     unseen: float = 0.1,  # share of the split with labels that training lacks; our choice
@@ -238,7 +238,8 @@ def split_shift(
     correlation: float = 0.9,  # of the values of both splits, where one factor explains the difference; our choice
     scaled: float = 0.2,  # of the columns, which that factor moves; our choice
     target_shift: float = 2.0,  # times `mean_shift`, for targets; our choice
-    columns: float = 0.1,  # of more than 100 columns, that have moved; our choice
+    columns: float = 0.1,  # of more than `wide` columns, that have moved; our choice
+    wide: int = 100,  # columns, up to which a single one counts; our choice
     random_columns: float = 0.5,  # of the columns, where samples are augmented at random; our choice
 ) -> Iterator[Finding]:
     """The validation or test data are preprocessed differently, or come from another distribution.
@@ -256,7 +257,7 @@ def split_shift(
     classifier = first is None or first.task.kind in ("classification", "binary")
     for pair in shifts.pairs:
         found = _scaled(pair, scale_ratio, correlation, scaled) or _swapped(pair)
-        share = random_columns if pair.random else columns
+        share = random_columns if pair.random else columns if pair.columns > wide else 0.0
         found = found or _moved(pair, mean_shift, scale_ratio, share)
         if not found and not pair.random and pair.auc_p <= p_value:
             found = _told_apart(pair, auc, auc_note)
@@ -294,8 +295,7 @@ def _moved(pair: Shift, mean_shift: float, scale_ratio: float, share: float) -> 
         for name, difference, ratio in pair.moved
         if abs(difference) > mean_shift or not 1 / scale_ratio < ratio < scale_ratio
     ]
-    few = share * pair.columns if pair.random or pair.columns > 100 else 1
-    if len(gross) < few:
+    if not gross or len(gross) < share * pair.columns:
         return None
     name, difference, ratio = gross[0]
     says = (

@@ -19,7 +19,7 @@ def too_few_examples(
     *,
     per_class: int = 10,  # 37 reasons, 9, recommends a thousand; ten is far too few by any rule
     at_all: int = 100,  # 37 reasons, 9, recommends a thousand for each class; our choice
-    parameters: int = 1000,  # per sample; networks are often larger than their data, but not by this much
+    parameters: int = 1000,  # per sample; networks are often larger than their data, but not by this much; our choice
 ) -> Iterator[Finding]:
     """There are far too few samples for the number of classes or parameters.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -143,9 +143,16 @@ def truncated_inputs(
     sweep: LoaderSweep,
     stored: StoredValues | None,
     *,
-    blank: float = 0.5,  # fraction of samples that are all zero
+    blank: float = 0.5,  # fraction of samples that are all zero; our choice
     bell: float = 0.6,  # the integers between -1 and 1 hold 68 % of a normal distribution
     least: int = 16,  # samples; our choice
+    rows: int = 100,  # samples, to compare columns with a normal distribution; our choice
+    zeros: float = 0.5,  # at least; truncated, a standard normal has 68 % zeros
+    center: float = 0.3,  # distance of the mean from 0, at most; our choice
+    std_least: float = 0.3,  # standard deviation; truncated, a standard normal has 0.68; our choice
+    std_most: float = 1.1,  # standard deviation; our choice
+    tails_least: float = 0.005,  # share of values from 2 on; a standard normal has 4.6 %; our choice
+    tails_most: float = 0.1,  # share of values from 2 on; our choice
 ) -> Iterator[Finding]:
     """Input values were truncated by an integer dtype or an integer division.
 
@@ -160,13 +167,15 @@ def truncated_inputs(
     `//` and for arrays created with an integer dtype.
     """
     sweep.require(least)
+    normal = _Normal(zeros, center, (std_least, std_most), (tails_least, tails_most))
     known = {part.name: part for part in stored.parts} if stored is not None else {}
     for part in sweep.inputs:
         loss = known.get(part.name)
         if loss is not None and loss.how:
             yield _truncated_while_loading(part, loss)
         elif part.whole and part.varies and part.width > 1:
-            yield from _looks_truncated(part, sweep, blank, bell)
+            standardized = _looks_standardized(part, rows, normal)
+            yield from _looks_truncated(part, sweep, blank, standardized if standardized > bell else 0.0)
 
 
 def _truncated_while_loading(part: PartFacts, loss: ValueLoss) -> Finding:
@@ -188,15 +197,15 @@ def _truncated_while_loading(part: PartFacts, loss: ValueLoss) -> Finding:
     )
 
 
-def _looks_truncated(part: PartFacts, sweep: LoaderSweep, blank: float, bell: float) -> Iterator[Finding]:
+def _looks_truncated(part: PartFacts, sweep: LoaderSweep, blank: float, standardized: float) -> Iterator[Finding]:
     empty = part.constant / max(part.samples, 1)
     targets = [labels[sweep.blank] for labels in sweep.labels.values()]
     differ = any(len(np.unique(found)) > 1 for found in targets if len(found))
     if empty > blank and differ and part.high <= 1 and part.low >= 0:
         says = f"{empty:.0%} of the samples of `{part.name}` are all zero and the others contain only 0 and 1"
-    elif (share := _looks_standardized(part)) > bell:
-        says = f"{share:.0%} of the columns of `{part.name}` look standardized but contain only integers"
-        empty = share
+    elif standardized:
+        says = f"{standardized:.0%} of the columns of `{part.name}` look standardized but contain only integers"
+        empty = standardized
     else:
         return
     yield Finding(
@@ -208,12 +217,22 @@ def _looks_truncated(part: PartFacts, sweep: LoaderSweep, blank: float, bell: fl
     )
 
 
-def _looks_standardized(part: PartFacts) -> float:
+class _Normal(NamedTuple):
+    """What the columns of a standard normal distribution look like, after their fractions were truncated."""
+
+    zeros: float
+    center: float
+    std: tuple[float, float]
+    tails: tuple[float, float]
+
+
+def _looks_standardized(part: PartFacts, least: int, normal: _Normal) -> float:
     """Return the fraction of columns that look standardized and then cast: mostly 0, rarely ±2, both signs."""
     rows = part.rows
-    if len(rows) < 100 or rows.shape[1] < 3 or len(part.shape) != 1:
+    if len(rows) < least or rows.shape[1] < 3 or len(part.shape) != 1:
         return 0.0
     std, center, zeros = rows.std(0), np.abs(rows.mean(0)), (rows == 0).mean(0)
     far = (np.abs(rows) >= 2).mean(0)
-    alike = (std > 0.3) & (std < 1.1) & (center < 0.3) & (zeros > 0.5) & (far > 0.005) & (far < 0.1)
+    alike = (std > normal.std[0]) & (std < normal.std[1]) & (far > normal.tails[0]) & (far < normal.tails[1])
+    alike &= (center < normal.center) & (zeros > normal.zeros)
     return float((alike & (rows.min(0) < 0) & (rows.max(0) > 0)).mean())

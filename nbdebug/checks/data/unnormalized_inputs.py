@@ -36,7 +36,7 @@ def unnormalized_inputs(
     *,
     large: float = 15.0,  # pixels in [0, 16] still train well; those in [0, 255] have a magnitude of about 100
     small: float = 0.005,  # an image divided by 255 twice has a magnitude of 0.002
-    share: float = 0.25,  # fraction of the features; a single column is reported by feature-scales-differ
+    share: float = 0.25,  # fraction of the features; a single column is reported by feature-scales-differ; our choice
     drive: float = 3.0,  # of what the weights make of it: those scaled for such inputs give about 1; our choice
     nowhere: float = 10.0,  # times `small`, the largest value of inputs that are too small; our choice
 ) -> Iterator[Finding]:

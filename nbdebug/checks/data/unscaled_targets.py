@@ -116,8 +116,8 @@ def _best(box: LossBox, path: Path, output: torch.Tensor, batch: Batch) -> float
 def unscaled_targets(
     reach: TargetReach,
     *,
-    large: float = 30.0,  # outputs start near unit scale, and a step of Adam moves them by hundredths
-    small: float = 1e-3,  # targets with a smaller range than this are dominated by the initial outputs
+    large: float = 30.0,  # outputs start near unit scale, and a step of Adam moves them by hundredths; our choice
+    small: float = 1e-3,  # targets with a smaller range than this are dominated by the initial outputs; our choice
     margin: float = 0.25,  # of the range of best outputs, by which the mean may lie outside of it; our choice
     narrow: float = 0.02,  # standard deviation of the outputs over that range; our choice
     wide: float = 100.0,  # the same, for targets that are too small; our choice

@@ -40,8 +40,9 @@ def unshuffled_loader(
     order: EpochOrder | None,
     *,
     p: float = 1e-6,  # so small that a thousand runs on shuffled data give no false alarm
-    excess: float = 0.2,  # by which neighbors agree more often than by chance
+    excess: float = 0.2,  # by which neighbors agree more often than by chance; our choice
     edges: float = 0.2,  # of the way from chance to 1, across batches: less is a sampler of single classes; our choice
+    batches: int = 5,  # borders between batches, at least, to tell that; our choice
     correlation: float = 0.3,  # of the ranks of neighbors, where targets are numbers and drift in time; our choice
     ordered: float = 0.9,  # correlation of ranks and places from which on numbers are sorted; our choice
     least: int = 32,  # samples; our choice
@@ -64,7 +65,9 @@ def unshuffled_loader(
     for name, labels in sweep.ordered.labels.items():
         kinds = sweep.class_labels().get(name)
         agreement = (
-            _classes(labels, kinds, sweep.ordered.sizes, edges) if kinds is not None else _numbers(labels, correlation)
+            _classes(labels, kinds, sweep.ordered.sizes, edges, batches)
+            if kinds is not None
+            else _numbers(labels, correlation)
         )
         if agreement is None or agreement[2] > p or agreement[0] - agreement[1] < excess:
             continue
@@ -84,7 +87,7 @@ def unshuffled_loader(
 
 
 def _classes(
-    labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...], excess: float
+    labels: np.ndarray, everywhere: np.ndarray, sizes: tuple[int, ...], excess: float, batches: int
 ) -> tuple[float, float, float] | None:
     """Return how often neighbors agree, how often they would by chance, and the p-value."""
     share = np.unique(everywhere, return_counts=True)[1] / len(everywhere)
@@ -93,7 +96,7 @@ def _classes(
     edges = np.cumsum(sizes[:-1]) - 1
     if len(share) < 2 or len(same) < 32:
         return None
-    if len(edges) >= 5 and same[edges].mean() < chance + excess * (1 - chance):
+    if len(edges) >= batches and same[edges].mean() < chance + excess * (1 - chance):
         return None  # single-class batches in random order: reported by single-class-batches
     return float(same.mean()), chance, _upper_tail(float(same.mean()), chance, len(same))
 

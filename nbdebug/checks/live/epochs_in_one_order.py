@@ -14,8 +14,10 @@ __all__ = ["epochs_in_one_order"]
 
 @check
 def epochs_in_one_order(
-    ranks: Ranks, *, epochs: float = 2.0
-) -> Iterator[Finding]:  # the second epoch is the first repeat
+    ranks: Ranks,
+    *,
+    epochs: float = 2.0,  # the second epoch is the first repeat
+) -> Iterator[Finding]:
     """Every epoch of a distributed training run has the same batches in the same order.
 
     A DistributedSampler shuffles with a seed that depends on the epoch, which `set_epoch` has to set. nbdebug detects

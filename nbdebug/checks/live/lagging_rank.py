@@ -23,8 +23,9 @@ def lagging_rank(
     ranks: Ranks,
     *,
     slower: float = 1.5,  # times as long; ranks that share a machine differ by less
-    share: float = 0.2,  # of a whole step; a smaller loss is not worth reporting
-    least: int = 20,  # steps; fewer are dominated by the start, when caches and workers are cold
+    share: float = 0.2,  # of a whole step; a smaller loss is not worth reporting; our choice
+    waited: float = 0.5,  # of what it loses, by which each other rank waits for it later; our choice
+    least: int = 20,  # steps; fewer are dominated by the start, when caches and workers are cold; our choice
 ) -> Iterator[Finding]:
     """One rank of a distributed run is slower than the others, which wait for it.
 
@@ -51,7 +52,12 @@ def lagging_rank(
         quick, now, _ = slow.times[part]
         usual = median(middle for _, middle, _ in others)
         apart = quick > max(late for _, _, late in others)
-        if apart and now > slower * usual and now - usual > share * whole and _waited(timed, slow, part, now - usual):
+        if (
+            apart
+            and now > slower * usual
+            and now - usual > share * whole
+            and _have_waited(timed, slow, part, waited * (now - usual))
+        ):
             yield Finding(
                 f"Rank {slow.rank} takes {1000 * now:.3g} ms for {OWN[part]}, the others {1000 * usual:.3g} ms "
                 f"(whole step: {1000 * whole:.3g} ms).",
@@ -67,8 +73,8 @@ def lagging_rank(
             )
 
 
-def _waited(timed: list[RankFacts], slow: RankFacts, part: str, lost: float) -> bool:
+def _have_waited(timed: list[RankFacts], slow: RankFacts, part: str, lost: float) -> bool:
     """Return whether the others spend at least half of the lost time in later parts of a step, where ranks wait."""
     later = [name for name in ("forward", "backward") if name != part and name in slow.times]
     spent = {facts.rank: sum(facts.times[name][1] for name in later) for facts in timed}
-    return all(spent[facts.rank] - spent[slow.rank] > lost / 2 for facts in timed if facts is not slow)
+    return all(spent[facts.rank] - spent[slow.rank] > lost for facts in timed if facts is not slow)

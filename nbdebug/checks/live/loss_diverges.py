@@ -12,21 +12,21 @@ from nbdebug.evidence.recorded.loss_course import LossCourse
 
 __all__ = ["loss_diverges"]
 
-ENOUGH_STEPS = 200  # steps: a density is learned quickly at first
-MIN_SCALE = 1.0  # minimum scale of a log loss: one that starts near zero by chance has no scale of its own
-BELOW_ZERO_FACTOR = 10.0  # times as far for a loss that starts below zero, as a log density may
-STILL_FALLING = 0.15  # of the loss, from the third quarter of the run to the fourth: a straight line falls by a quarter
-
 
 @check(explains=("weights-growing", "loss-spikes", "predictions-unstable", "still-improving"))
 def loss_diverges(
     course: LossCourse,
     *,
     factor: float = 2.0,  # TheDeepChecker: twice the initial loss
-    sigmas: float = 5.0,
-    least: int = 40,  # steps: a loss may rise at first before it falls
-    below: float = 10.0,  # times the initial loss, below zero, and still falling as fast
-    runaway: float = 3.0,  # growth of the weights: with less, a loss may start low and rise at first
+    sigmas: float = 5.0,  # standard errors of the first tenth; our choice
+    surely: float = 10.0,  # times the rise that is an alarm: a bug; our choice
+    least: int = 40,  # steps: a loss may rise at first before it falls; our choice
+    below: float = 10.0,  # times the initial loss, below zero, and still falling as fast; our choice
+    runaway: float = 3.0,  # growth of the weights: with less, a loss may start low and rise at first; our choice
+    scale: float = 1.0,  # least first loss, for `below`: one near zero by chance has no scale of its own; our choice
+    below_zero: float = 10.0,  # times as far for a loss that starts below zero, as a log density may; our choice
+    enough: int = 200,  # steps, for `below`: a density is learned quickly at first; our choice
+    falling: float = 0.15,  # of the loss, from the third to the fourth quarter; our choice, a straight line gives 0.25
 ) -> Iterator[Finding]:
     """The loss is far above its initial value.
 
@@ -45,7 +45,9 @@ def loss_diverges(
         raise NotApplicable("each backward pass covers many forward passes, as with a policy: its loss need not fall")
     if course.count < least:
         raise NotApplicable(f"{course.count} steps were recorded; {least} are needed")
-    if _is_unbounded_below(course, below):
+    begin = max(course.opening if course.opening > 0 else -below_zero * course.opening, scale)
+    is_far = course.count >= enough and course.now < -below * begin
+    if is_far and course.before - course.later > falling * abs(course.later):
         yield _unbounded_below(course, below)
         return
     start, error, began = course.start, course.start_error, "first tenth"
@@ -61,7 +63,7 @@ def loss_diverges(
         f"The loss rose from {start:.3g} in the {began} to {course.now:.3g} in the last tenth of {course.count} steps"
         + (f" (lowest: {course.best:.3g} at step {course.best_step})." if course.best < start else "."),
         where="loss",
-        severity="bug" if rise > 10 * size else "suspect",
+        severity="bug" if rise > surely * size else "suspect",
         evidence={
             began: start,
             "last tenth": course.now,
@@ -76,13 +78,6 @@ def loss_diverges(
         ),
         exhibit=Lines.of_steps("loss", course.steps, course.values, "Loss"),
     )
-
-
-def _is_unbounded_below(course: LossCourse, below: float) -> bool:
-    """Return whether the loss fell far below zero, and by a large part of that in the last quarter alone."""
-    begin = course.opening if course.opening > 0 else -BELOW_ZERO_FACTOR * course.opening
-    is_far = course.count >= ENOUGH_STEPS and course.now < -below * max(begin, MIN_SCALE)
-    return is_far and course.before - course.later > STILL_FALLING * abs(course.later)
 
 
 def _unbounded_below(course: LossCourse, below: float) -> Finding:

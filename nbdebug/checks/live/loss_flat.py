@@ -17,11 +17,12 @@ __all__ = ["loss_flat"]
 def loss_flat(
     course: LossCourse,
     *,
-    least: int = 200,  # steps
+    least: int = 200,  # steps; our choice
     fall: float = 0.02,  # of the initial loss; TheDeepChecker requires 5 % in 5 measurements, SageMaker Debugger 0.1 %
-    sigmas: float = 3.0,
-    gained: float = 0.2,  # of the initial loss: one that fell this far and rose again was not flat
-    scatter: float = 0.25,  # relative to the loss; a converged loss is noisier
+    sigmas: float = 3.0,  # standard errors; our choice
+    gained: float = 0.2,  # of the initial loss: one that fell this far and rose again was not flat; our choice
+    scatter: float = 0.25,  # relative to the loss; a converged loss is noisier; our choice
+    risen: float = 1.5,  # times the initial loss: what rose further is reported by loss-diverges; our choice
 ) -> Iterator[Finding]:
     """The loss has not fallen since training started.
 
@@ -41,7 +42,7 @@ def loss_flat(
     most = course.start - course.now + sigmas * (course.start_error**2 + course.now_error**2) ** 0.5
     size = abs(course.start)
     rose_again = course.range > gained * size and course.range > sigmas * course.start_error  # it was lower before
-    if most > fall * size or course.noise > scatter * size or course.now > course.start * 1.5 or rose_again:
+    if most > fall * size or course.noise > scatter * size or course.now > course.start * risen or rose_again:
         return
     yield Finding(
         f"The loss does not fall: {course.start:.4g} in the first tenth of {course.count} steps, {course.now:.4g} in "

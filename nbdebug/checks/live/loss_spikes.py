@@ -17,8 +17,8 @@ __all__ = ["loss_spikes"]
 def loss_spikes(
     course: LossCourse,
     *,
-    spikes: int = 3,
-    lasting: float = 0.5,  # fraction of spikes that last for several steps; a single hard batch does not
+    spikes: int = 3,  # our choice: one or two may be single hard batches
+    lasting: float = 0.5,  # fraction of spikes that last for several steps; a single hard batch does not; our choice
 ) -> Iterator[Finding]:
     """The loss spikes repeatedly and takes several steps to recover.
 

@@ -18,8 +18,10 @@ __all__ = ["predictions_unstable"]
 def predictions_unstable(
     changes: PredictionChanges,
     *,
-    share: float = 0.3,
-    least: int = 10,  # evaluations of the fixed batch
+    share: float = 0.3,  # of the predictions; our choice
+    low: float = 0.5,  # of `share`, in three of four late evaluations; our choice
+    calmed: float = 0.5,  # of the changes early in training: what is below settles; our choice
+    least: int = 10,  # evaluations of the fixed batch; our choice
 ) -> Iterator[Finding]:
     """Predictions on a fixed batch change late in training as much as at its start.
 
@@ -36,8 +38,8 @@ def predictions_unstable(
     if len(changes.shares) < least:
         raise NotApplicable(f"the fixed batch was evaluated {len(changes.shares)} times; {least} are needed")
     early, late = changes.shares[: len(changes.shares) // 2], changes.shares[len(changes.shares) // 2 :]
-    low = sorted(late)[len(late) // 4]
-    if median(late) < share or low < share / 2 or median(late) < 0.5 * median(early):
+    lowest = sorted(late)[len(late) // 4]
+    if median(late) < share or lowest < low * share or median(late) < calmed * median(early):
         return
     yield Finding(
         f"{median(late):.0%} of the predictions on the fixed batch change between two evaluations (last {len(late)}, "

@@ -17,7 +17,7 @@ def ranks_drift_apart(
     ranks: Ranks,
     *,
     rounding: float = 1e-5,  # relative; float32 sums in another order differ by less
-    alike: float = 0.9,  # correlation; independent initializations have none, a common start keeps most of it
+    alike: float = 0.9,  # correlation; independent initializations have none, a common start keeps most; our choice
 ) -> Iterator[Finding]:
     """Model parameters differ between ranks.
 

@@ -17,8 +17,8 @@ __all__ = ["ranks_share_data"]
 def ranks_share_data(
     ranks: Ranks,
     *,
-    same: float = 0.9,  # fraction of positions with the same sample; shards and shuffles share almost none
-    least: int = 8,  # batches, or twice as many samples; fewer may be coincidence
+    same: float = 0.9,  # fraction of positions with the same sample; shards and shuffles share almost none; our choice
+    least: int = 8,  # batches, or twice as many samples; fewer may be coincidence; our choice
 ) -> Iterator[Finding]:
     """Ranks train on the same samples.
 

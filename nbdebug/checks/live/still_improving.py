@@ -17,9 +17,9 @@ __all__ = ["still_improving"]
 def still_improving(
     course: LossCourse,
     *,
-    least: int = 100,  # steps
+    least: int = 100,  # steps; our choice
     fall: float = 0.05,  # from the third to the fourth quarter; TheDeepChecker: 5 %
-    sigmas: float = 4.0,
+    sigmas: float = 4.0,  # standard errors; our choice
 ) -> Iterator[Finding]:
     """The loss is still falling: training has not converged.
 

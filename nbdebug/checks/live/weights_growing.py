@@ -13,8 +13,6 @@ from nbdebug.evidence.recorded.weights import WeightGrowth
 
 __all__ = ["weights_growing"]
 
-LEARNED = 0.9  # of the initial loss
-
 
 @check
 def weights_growing(
@@ -22,8 +20,9 @@ def weights_growing(
     course: LossCourse | None,
     *,
     factor: float = 10.0,  # normal runs from a usual initialization stay below 5
-    recent: float = 1.05,  # over the last quarter: still growing
-    least: int = 100,  # steps: weights may grow a lot early in training
+    recent: float = 1.05,  # over the last quarter: still growing; our choice
+    least: int = 100,  # steps: weights may grow a lot early in training; our choice
+    learned: float = 0.9,  # of the initial loss: below it, and growing ever more slowly, it is a note; our choice
 ) -> Iterator[Finding]:
     """The weights of a layer have grown many times over, and still grow.
 
@@ -48,7 +47,7 @@ def weights_growing(
         f"last quarter"
         + (f"; {len(grown) - 1} more weight{'s' * (len(grown) > 2)} grew as well." if len(grown) > 1 else "."),
         where=name,
-        severity="note" if _slows_down(grown, course) else "suspect",
+        severity="note" if _slows_down(grown, course, learned) else "suspect",
         evidence={
             "first norm": first,
             "last norm": last,
@@ -70,8 +69,10 @@ def weights_growing(
     )
 
 
-def _slows_down(grown: Sequence[tuple[str, float, float, float, float]], course: LossCourse | None) -> bool:
+def _slows_down(
+    grown: Sequence[tuple[str, float, float, float, float]], course: LossCourse | None, learned: float
+) -> bool:
     """Return whether the loss falls toward zero and the growth slows down; divergence keeps its rate."""
-    if course is None or not 0 <= course.now < LEARNED * course.start:
+    if course is None or not 0 <= course.now < learned * course.start:
         return False
     return all(late < (last / first) ** 0.25 for _, first, last, late, _ in grown)

@@ -20,8 +20,8 @@ def activations_off_scale(
     shrinks: float = 1e-5,  # a plain network on digits below this was not trainable with any optimizer
     grows: float = 1e3,  # our choice: doubling in each of ten layers
     factor: float = 1.5,  # per layer; residual networks stay below
-    order: float = 0.8,  # rank correlation with depth; below it there is no trend
-    largest: float = 0.6,  # share of the total change from a single layer; above it there is no trend
+    order: float = 0.8,  # rank correlation with depth; below it there is no trend; our choice
+    largest: float = 0.6,  # share of the total change from a single layer; above it there is no trend; our choice
     layers: int = 4,  # our choice: one order of three layers in three is a perfect trend, of four one in twelve
 ) -> Iterator[Finding]:
     """Activations vanish or explode with depth.

@@ -147,7 +147,7 @@ def bottleneck_too_narrow(
     cuts: InformationCuts,
     *,
     quality: float = 0.9,  # on one small batch; Full Stack Deep Learning: a correct model overfits one
-    single: float = 2.0,  # bits, or four classes: training does not separate more along one axis
+    single: float = 2.0,  # bits, or four classes: training does not separate more along one axis; our choice
 ) -> Iterator[Finding]:
     """All information passes through a layer that is too narrow for the targets.
 

@@ -39,7 +39,7 @@ SIGMOID = Remedy(
 def clamped_output(
     response: LossResponse,
     *,
-    unreachable: float = 0.02,  # share of targets; a few outliers beyond a physical bound are legitimate
+    unreachable: float = 0.02,  # share of targets; a few outliers beyond a physical bound are legitimate; our choice
     surely: float = 2.0,  # times `unreachable`: a bug; our choice
     shortfall: float = 0.1,  # of the gap between chance level and a perfect loss; tanh before two classes gives 0.18
     clipped: float = 0.1,  # share of outputs exactly at the bound; an untrained ReLU gives 0.5

@@ -28,9 +28,9 @@ def dead_units(
     activity: UnitActivity,
     *,
     share: float = 0.5,  # SageMaker Debugger: more than half of a layer
-    surprise: float = 1e-3,  # probability of as many dead units if half of them are dead by chance
-    least_samples: int = 64,  # fewer are not enough, unless they are the whole dataset
-    nearly_all: float = 0.9,  # of a layer: too many even if the rest still learns
+    surprise: float = 1e-3,  # probability of as many dead units if half of them are dead by chance; our choice
+    least_samples: int = 64,  # fewer are not enough, unless they are the whole dataset; our choice
+    nearly_all: float = 0.9,  # of a layer: too many even if the rest still learns; our choice
 ) -> Iterator[Finding]:
     """Most units of a layer output zero for every sample.
 

@@ -114,8 +114,8 @@ def excessive_weight_decay(
     weights: InitialWeights | None,
     first: FirstPass | None,
     *,
-    lost: float = 0.25,  # of the loss reduction without decay
-    dominance: float = 3.0,  # decay over gradient in one step, where training is too slow to compare losses
+    lost: float = 0.25,  # of the loss reduction without decay; our choice
+    dominance: float = 3.0,  # decay over gradient in one step, where training is too slow to compare losses; our choice
     untrained: float = 0.5,  # of the chance-level loss: what starts lower is trained; our choice
     slow: float = 0.05,  # of the first loss, gained without decay: less cannot be compared; our choice
     rises: float = 0.05,  # of the chance-level loss, where the model is trained; our choice
@@ -146,7 +146,7 @@ def excessive_weight_decay(
     chance = first.chance_loss if first is not None and first.chance_loss is not None else start
     fresh = (weights is None or weights.fresh) and start > untrained * chance
     gained = start - undecayed
-    if gained < slow * abs(start):  # too slow to compare losses: trained models and tiny learning rates
+    if gained <= 0 or gained < slow * abs(start):  # too slow to compare losses: trained models and tiny learning rates
         if fresh and race.dominance > dominance:
             yield _finding(race, dominance, "suspect")
         return

@@ -32,8 +32,8 @@ def exploding_gradients(
     *,
     ratio: float = 1e3,  # between AutoTrainer's 70, which deep normalized networks exceed, and TheDeepChecker's 1e6
     factor: float = 1.5,  # per layer; plain networks with BatchNorm reach 1.2
-    order: float = 0.8,  # rank correlation with depth; below it there is no trend
-    largest: float = 0.6,  # share of the total change from a single layer; above it there is no trend
+    order: float = 0.8,  # rank correlation with depth; below it there is no trend; our choice
+    largest: float = 0.6,  # share of the total change from a single layer; above it there is no trend; our choice
     in_time: float = 1e4,  # our choice: ten times that over depth, because sequences are longer than networks are deep
     layers: int = 4,  # our choice: one order of three layers in three is a perfect trend, of four one in twelve
 ) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ def frozen_parameters(
     reach: GradientReach,
     *,
     adapter_layers: int = 3,  # fewer frozen layers than this are not a pattern; our choice
-    frozen_share: float = 0.5,  # of the values of all weights, beside adapters; LoRA and its like train far less
+    frozen_share: float = 0.5,  # of the values of all weights, beside adapters, which are far fewer; our choice
 ) -> Iterator[Finding]:
     """Parameters are frozen (requires_grad=False) where that is rarely intended.
 

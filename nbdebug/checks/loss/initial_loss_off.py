@@ -20,8 +20,8 @@ def initial_loss_off(
     *,
     too_high: float = 3.0,  # TheDeepChecker: 2 times ln C; more here, because wide heads start noisy
     nats: float = 6.0,  # with many classes: logits with a standard deviation of 3.5 start this far above ln C
-    too_low: float = 0.5,  # of the best constant prediction, which no untrained model can beat by much
-    fewest: int = 16,  # targets in the batch; fewer can be predicted by chance
+    too_low: float = 0.5,  # of the best constant prediction, which no untrained model can beat by much; our choice
+    fewest: int = 16,  # targets in the batch; fewer can be predicted by chance; our choice
 ) -> Iterator[Finding]:
     """The initial loss is far from chance level.
 

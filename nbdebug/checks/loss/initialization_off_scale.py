@@ -110,7 +110,7 @@ def initialization_off_scale(
     start: RescaledStart,
     *,
     excess: float = 3.0,  # TheDeepChecker tests the variance against He, Glorot and LeCun; this exceeds all of them
-    gain: float = 0.2,  # of the initial loss, within a few steps
+    gain: float = 0.2,  # of the initial loss, within a few steps; our choice
     head_start: float = 1.0,  # TheDeepChecker: an initial loss off by 100 %
 ) -> Iterator[Finding]:
     """Weights are initialized far too large or too small for their fan-in, and training suffers.

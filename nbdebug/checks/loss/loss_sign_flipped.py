@@ -17,7 +17,7 @@ __all__ = ["loss_sign_flipped"]
 def loss_sign_flipped(
     response: LossResponse,
     *,
-    toward: float = 0.05,  # a correct loss pulls every element toward its target; a few may be masked
+    toward: float = 0.05,  # a correct loss pulls every element toward its target; a few may be masked; our choice
 ) -> Iterator[Finding]:
     """The loss increases when predictions improve, so training makes them worse.
 

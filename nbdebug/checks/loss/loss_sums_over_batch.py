@@ -104,8 +104,8 @@ def _end(sandbox: Sandbox, batch: Batch, factor: float) -> float:
 def loss_sums_over_batch(
     scaling: BatchScaling,
     *,
-    growth: float = 0.02,  # a summed loss doubles with twice the samples; rounding error is far smaller
-    rises: float = 1.5,  # relative to the initial loss, after ten steps on one batch
+    growth: float = 0.02,  # a summed loss doubles with twice the samples; rounding error is far smaller; our choice
+    rises: float = 1.5,  # relative to the initial loss, after ten steps on one batch; our choice
 ) -> Iterator[Finding]:
     """The loss is summed over the batch, so it grows with the batch size.
 

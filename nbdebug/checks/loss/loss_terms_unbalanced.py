@@ -121,7 +121,7 @@ def loss_terms_unbalanced(
     terms: LossTerms,
     *,
     drowns: float = 1000.0,  # 37 reasons, 20: similar magnitudes; regularizers may be 100 times smaller on purpose
-    large: float = 100.0,  # reported as a note only
+    large: float = 100.0,  # reported as a note only; our choice
 ) -> Iterator[Finding]:
     """One loss term dominates the gradient, so the other terms have no effect.
 

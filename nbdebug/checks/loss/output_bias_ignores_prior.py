@@ -17,8 +17,8 @@ __all__ = ["output_bias_ignores_prior"]
 def output_bias_ignores_prior(
     initial: InitialLoss,
     *,
-    gap: float = 0.2,  # of the chance-level loss; less than that is learned within a few steps
-    fewest: int = 5,  # samples per class; fewer give no reliable frequencies
+    gap: float = 0.2,  # of the chance-level loss; less than that is learned within a few steps; our choice
+    fewest: int = 5,  # samples per class; fewer give no reliable frequencies; our choice
     left: float = 0.5,  # of what the bias could save, still to be saved in the initial loss; our choice
 ) -> Iterator[Finding]:
     """The output bias ignores the class frequencies or the target mean.

@@ -135,7 +135,7 @@ def symmetric_initialization(
     symmetry: StepSymmetry,
     weights: InitialWeights | None,
     *,
-    distinct: float = 0.5,  # fraction of distinct units below which a layer is effectively narrower
+    distinct: float = 0.5,  # fraction of distinct units below which a layer is effectively narrower; our choice
     grown: float = 1.5,  # times the distinct units at the start: becoming distinct, however slowly, is fine; our choice
     least_units: int = 4,  # of the layer that is named; our choice
 ) -> Iterator[Finding]:

@@ -22,8 +22,8 @@ def vanishing_gradients(
     ratio: float = 1e-5,  # first layer over last; below it not even Adam trained an MLP on digits
     with_updates: float = 1e-3,  # AutoTrainer's ratio, where the updates of the first layers shrink as much
     factor: float = 0.6,  # per layer; our choice between 1 and 0.25, the largest derivative of a sigmoid
-    order: float = 0.8,  # rank correlation with depth: a trend
-    largest: float = 0.6,  # fraction of the total change due to one layer: a trend, not a single layer
+    order: float = 0.8,  # rank correlation with depth: a trend; our choice
+    largest: float = 0.6,  # fraction of the total change due to one layer: a trend, not a single layer; our choice
     layers: int = 4,  # our choice: one order of three layers in three is a perfect trend, of four one in twelve
 ) -> Iterator[Finding]:
     """The gradient shrinks from layer to layer in the backward pass and vanishes in the first layers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check
@@ -34,11 +35,13 @@ BINARY = Remedy(
 def wrong_loss_for_task(
     response: LossResponse,
     *,
-    many_hot: float = 0.1,  # fraction of rows with no or several labels; below that it may be label noise
-    most_classes: int = 20,  # integers with more distinct values are counts or years, not classes
+    many_hot: float = 0.1,  # fraction of rows with no or several labels; below that it may be label noise; our choice
+    most_classes: int = 20,  # integers with more distinct values are counts or years, not classes; our choice
     fewest_classes: int = 4,  # three may be below, between and above, which are ordered; our choice
-    evenness: float = 0.3,  # rarest class over the mean; counts and ratings have rare values at both ends
-    order_p: float = 0.05,  # if neighboring classes are similar they are ordered, and regression may be intended
+    evenness: float = 0.3,  # rarest class over the mean; counts and ratings have rare values at both ends; our choice
+    order_p: float = 0.05,  # the usual level: if neighboring classes are similar they are ordered, as for regression
+    beyond: float = 0.01,  # outside of 0 to 1, for a binary loss: more than rounding; our choice
+    negative: float = 1e-3,  # below 0, for a softmax: more than rounding; our choice
 ) -> Iterator[Finding]:
     """The loss does not match the targets.
 
@@ -52,11 +55,12 @@ def wrong_loss_for_task(
     What to try: cross-entropy for one of several classes, binary cross-entropy with logits for binary and multi-label
     targets, a squared or absolute error for regression.
     """
+    limits = _Limits(many_hot, fewest_classes, most_classes, evenness, order_p, beyond, negative)
     for head in response.heads:
         if head.family == "constant":
             yield _constant(response, head)
             continue
-        said = _judge(head, many_hot, (fewest_classes, most_classes), evenness, order_p)
+        said = _judge(head, limits)
         if said is not None:
             says, severity, remedy = said
             yield _found(response, head, says, severity, remedy)
@@ -67,21 +71,33 @@ def wrong_loss_for_task(
 Said = tuple[str, Severity, Remedy]
 
 
-def _judge(head: HeadResponse, many_hot: float, count: tuple[int, int], evenness: float, order_p: float) -> Said | None:
+class _Limits(NamedTuple):
+    """The thresholds of the check."""
+
+    many_hot: float
+    fewest: int
+    most: int
+    evenness: float
+    order_p: float
+    beyond: float
+    negative: float
+
+
+def _judge(head: HeadResponse, limits: _Limits) -> Said | None:
     target = head.target
     if target is None:
         return None
     same = target.shape == head.shape
     if head.family == "softmax" and same:
-        return _softmax_of(target, many_hot)
+        return _softmax_of(target, limits)
     low, high = head.wanted_low, head.wanted_high
     if head.family in ("logistic", "probabilities") and low is not None and high is not None and _as_many(head):
-        if low >= -0.01 and high <= 1.01:
+        if low >= -limits.beyond and high <= 1 + limits.beyond:
             return _binary_of(head, target)
         says = f"is a binary loss, but the targets range from {target.low:.3g} to {target.high:.3g}"
         return says, "bug", CROSS_ENTROPY if target.integral else SQUARED
     if head.family in ("squared", "distance") and _as_many(head):
-        return _distance_of(head, target, count, evenness, order_p)
+        return _distance_of(head, target, limits)
     return None
 
 
@@ -99,19 +115,17 @@ def _count(shape: tuple[int, ...]) -> int:
     return 1 if not shape else shape[0] * _count(shape[1:])
 
 
-def _softmax_of(target: TargetKind, many_hot: float) -> Said | None:
-    if target.many_hot > many_hot:
+def _softmax_of(target: TargetKind, limits: _Limits) -> Said | None:
+    if target.many_hot > limits.many_hot:
         says = f"expects one class per sample, but {target.many_hot:.0%} of the target rows have no label or several"
         return says, "suspect", BINARY
-    if target.low < -1e-3:
+    if target.low < -limits.negative:
         says = f"expects classes or class probabilities, but the targets are real numbers from {target.low:.3g} to "
         return f"{says}{target.high:.3g}", "bug", SQUARED
     return None
 
 
-def _distance_of(
-    head: HeadResponse, target: TargetKind, count: tuple[int, int], evenness: float, order_p: float
-) -> Said | None:
+def _distance_of(head: HeadResponse, target: TargetKind, limits: _Limits) -> Said | None:
     if target.one_hot == 1 and not head.over and not head.is_unit_interval:
         return "is a regression loss on one-hot targets; cross-entropy works better", "note", CROSS_ENTROPY
     numbered = target.integral and target.low == 0 and target.high == target.distinct - 1
@@ -119,8 +133,8 @@ def _distance_of(
         return None
     if target.distinct == 2 and not head.is_unit_interval:
         return "is a regression loss on 0/1 targets; binary cross-entropy works better", "note", BINARY
-    nominal = target.order_p is not None and target.order_p > order_p
-    if count[0] <= target.distinct <= count[1] and nominal and target.evenness > evenness:
+    nominal = target.order_p is not None and target.order_p > limits.order_p
+    if limits.fewest <= target.distinct <= limits.most and nominal and target.evenness > limits.evenness:
         says = f"is a regression loss on class indices 0 to {target.high:.0f}, but neighboring classes are not similar"
         return says, "suspect", CROSS_ENTROPY
     return None

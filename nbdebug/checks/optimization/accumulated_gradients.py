@@ -28,7 +28,7 @@ __all__ = ["accumulated_gradients"]
 def accumulated_gradients(
     loop: LoopFacts,
     *,
-    share: float = 0.1,  # of the steps; an occasional pass for measurement may leave a gradient
+    share: float = 0.1,  # of the steps; an occasional pass for measurement may leave a gradient; our choice
 ) -> Iterator[Finding]:
     """Gradients from the previous optimizer step are still there when the next backward pass starts.
 

@@ -20,7 +20,7 @@ optimizer.step()"""
 def gradients_discarded(
     passes: LostPasses,
     *,
-    habit: float = 0.8,  # of the steps; a step may be skipped occasionally because its gradients are not finite
+    habit: float = 0.8,  # of the steps; one may be skipped because its gradients are not finite; our choice
 ) -> Iterator[Finding]:
     """Of several backward passes per step, all but the last are cleared before the optimizer uses them.
 

@@ -17,8 +17,8 @@ def loading_bottleneck(
     run: Pace,
     *,
     share: float = 0.8,  # of the time of a step; our choice: loading costs four times what training does
-    seconds: float = 0.1,  # a faster batch is not worth a worker process
-    noticed: float = 0.02,  # in a watched run: seconds worth a note
+    seconds: float = 0.1,  # a faster batch is not worth a worker process; our choice
+    noticed: float = 0.02,  # in a watched run: seconds worth a note; our choice
 ) -> Iterator[Finding]:
     """Training waits for the data loader most of the time.
 

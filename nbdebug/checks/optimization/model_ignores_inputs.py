@@ -125,7 +125,7 @@ def _targets_differ(batch: Batch) -> bool:
 def model_ignores_inputs(
     run: BlindRun,
     *,
-    fell: float = 0.01,  # of the initial loss: less does not count as learning
+    fell: float = 0.01,  # of the initial loss: less does not count as learning; our choice
     close: float = 0.05,  # of the loss reduction; neural-net-checklist uses 10 %
     predicts: float = 0.2,  # of the gap from chance to perfect; our choice: frequencies of targets give less
     perfect: float = 0.5,  # of that gap, with identical inputs; our choice: frequencies of targets give less

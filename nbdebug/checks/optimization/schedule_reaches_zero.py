@@ -32,9 +32,10 @@ CONSTANT = Remedy(
 def schedule_reaches_zero(
     schedule: Schedule,
     *,
-    nothing: float = 1e-4,  # of the highest learning rate: cosine and linear schedules reach it only at their end
+    nothing: float = 1e-4,  # of the highest rate: cosine and linear schedules reach it only at their end; our choice
     within: int = 50,  # scheduler steps: fewer than any real training takes; our choice
-    wasted: int = 50,  # training steps after the learning rate reached zero, and at least half of all; our choice
+    wasted: int = 50,  # training steps after the learning rate reached zero, and at least `share` of all; our choice
+    share: float = 0.5,  # of the training steps; our choice
     stays: int = 20,  # scheduler steps that it stays there: a warm restart would raise it sooner; our choice
 ) -> Iterator[Finding]:
     """The scheduler drives the learning rate to zero after a few steps.
@@ -64,7 +65,7 @@ def schedule_reaches_zero(
     )
     if low is not None and schedule.places:
         step, last = schedule.places[low], schedule.places[-1]
-        if last - step >= max(wasted, last / 2):
+        if last - step >= max(wasted, share * last):
             what = f"fell to {schedule.rates[low]:.2g} by step {step} and stayed there for {last - step} steps"
             yield _finding(schedule, step, what, "suspect")
         return

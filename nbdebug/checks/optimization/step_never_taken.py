@@ -18,7 +18,7 @@ LOOP = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\nopt
 def step_never_taken(
     loop: LoopFacts,
     *,
-    kept: float = 0.05,  # fraction of the update; intended projections and slow weights keep more of it
+    kept: float = 0.05,  # fraction of the update; intended projections and slow weights keep more of it; our choice
 ) -> Iterator[Finding]:
     """The training step does not train: backward or step is missing, in the wrong order, or undone.
 

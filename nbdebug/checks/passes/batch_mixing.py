@@ -278,6 +278,7 @@ def batch_mixing(
     order: BatchOrder | None,
     *,
     influence: float = 1e-3,  # Karpathy's recipe: must be 0
+    noises: float = 10.0,  # times the change between two equal runs; our choice
 ) -> Iterator[Finding]:
     """The prediction for one sample depends on the other samples in the batch.
 
@@ -292,9 +293,10 @@ def batch_mixing(
     What to try: check the module named, and the code after it, for reshape, view, softmax(dim=0), mean(0), or a
     recurrent layer without batch_first=True.
     """
-    if mixing.influence <= max(influence, 10 * mixing.noise):
-        if order is not None and order.influence > max(influence, 10 * order.noise):
-            yield _order_dependent(order, influence)
+    limit = max(influence, noises * mixing.noise)
+    if mixing.influence <= limit:
+        if order is not None and order.influence > max(influence, noises * order.noise):
+            yield _order_dependent(order, max(influence, noises * order.noise))
         return
     intended = mixing.batch_statistics or mixing.added or not mixing.sure
     caveat = ""
@@ -312,7 +314,7 @@ def batch_mixing(
         evidence={
             "influence": mixing.influence,
             "noise": mixing.noise,
-            "threshold": max(influence, 10 * mixing.noise),
+            "threshold": limit,
             "source": "exactly 0 for a correct model in eval mode",
         },
         remedies=_remedies(mixing.first_module),
@@ -320,7 +322,7 @@ def batch_mixing(
     )
 
 
-def _order_dependent(order: BatchOrder, influence: float) -> Finding:
+def _order_dependent(order: BatchOrder, limit: float) -> Finding:
     """Return the finding for outputs that depend on the position in the batch, but not on the other samples."""
     return Finding(
         f"Reordering the same {order.samples} samples changes their outputs by up to {order.influence:.1%}, first "
@@ -330,7 +332,7 @@ def _order_dependent(order: BatchOrder, influence: float) -> Finding:
         evidence={
             "influence": order.influence,
             "noise": order.noise,
-            "threshold": max(influence, 10 * order.noise),
+            "threshold": limit,
             "source": "exactly 0 for a correct model in eval mode",
         },
         remedies=_remedies(""),

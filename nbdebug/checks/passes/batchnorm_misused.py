@@ -155,7 +155,8 @@ def batchnorm_misused(
     norms: Norms,
     *,
     momentum: float = 0.9,  # in PyTorch the weight of the new batch; Keras uses the opposite convention (0.99)
-    far: float = 1.0,  # standard deviations between running and batch statistics
+    far: float = 1.0,  # standard deviations between running and batch statistics; our choice
+    few: int = 4,  # samples, and values of a statistic; our choice: fewer give a poor estimate
 ) -> Iterator[Finding]:
     """BatchNorm gets batches of one, never updates its running statistics, or overwrites them every batch.
 
@@ -170,7 +171,7 @@ def batchnorm_misused(
     What to try: use batches of at least eight samples, drop an incomplete last one, keep momentum at 0.1, or use
     GroupNorm or LayerNorm, which do not depend on the batch.
     """
-    yield from _small_batches(norms)
+    yield from _small_batches(norms, few)
     active = [layer for layer in norms.layers if layer.tracks and layer.values]
     stuck = [
         layer for layer in active if not layer.moves and layer.default and (layer.training or norms.handed_training)
@@ -194,7 +195,7 @@ def batchnorm_misused(
         yield _finding(frozen, says, "suspect", "distance", max(layer.off for layer in frozen), far)
 
 
-def _small_batches(norms: Norms) -> Iterator[Finding]:
+def _small_batches(norms: Norms, few: int) -> Iterator[Finding]:
     training = [layer for layer in norms.layers if (layer.training or not norms.handed_training) and layer.values]
     if not training:
         return
@@ -204,9 +205,9 @@ def _small_batches(norms: Norms) -> Iterator[Finding]:
     elif norms.last_batch == 1 and norms.single_fails:
         says = f"gets a single sample in the last batch of every epoch and fails ({norms.single_fails})"
         yield _finding(training, says, "bug", "last batch", 1, 2, LAST_BATCH)
-    elif norms.batch_size < 4 and min(layer.values for layer in training) < 4:
+    elif norms.batch_size < few and min(layer.values for layer in training) < few:
         says = f"normalizes over only {min(layer.values for layer in training)} values per channel"
-        yield _finding(training, says, "note", "values", min(layer.values for layer in training), 4)
+        yield _finding(training, says, "note", "values", min(layer.values for layer in training), few)
 
 
 def _finding(

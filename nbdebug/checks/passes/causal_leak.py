@@ -188,7 +188,12 @@ def _unshifted(sandbox: Sandbox, batch: Batch, found: _Sequence) -> FutureInflue
 
 
 @check(explains=("initial-loss-off", "loss-metric-disagree"))
-def causal_leak(future: FutureInfluence, *, influence: float = 1e-3) -> Iterator[Finding]:  # exactly 0 when masked
+def causal_leak(
+    future: FutureInfluence,
+    *,
+    influence: float = 1e-3,  # exactly 0 when masked; our choice, above rounding
+    noises: float = 10.0,  # times the change between two equal runs; our choice
+) -> Iterator[Finding]:
     """The model sees the future steps that it has to predict.
 
     Where the targets are the inputs shifted by one step, nbdebug changes the later part of the sequences and compares
@@ -214,7 +219,7 @@ def causal_leak(future: FutureInfluence, *, influence: float = 1e-3) -> Iterator
             remedies=(Remedy("Shift the targets by one step.", "inputs, targets = tokens[:, :-1], tokens[:, 1:]"),),
         )
         return
-    threshold = max(influence, 10 * future.noise)
+    threshold = max(influence, noises * future.noise)
     if future.influence <= threshold:
         return
     yield Finding(

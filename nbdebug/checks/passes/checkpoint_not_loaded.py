@@ -126,7 +126,7 @@ def _correlation(a: torch.Tensor, b: torch.Tensor) -> float:
 def checkpoint_not_loaded(
     match: CheckpointMatch,
     *,
-    few: float = 0.05,  # of the parameters: a new head may be missing from a checkpoint, a backbone may not differ
+    few: float = 0.05,  # of the parameters: a new head may differ from a checkpoint, a backbone may not; our choice
 ) -> Iterator[Finding]:
     """Some weights of the model do not come from the checkpoint.
 

@@ -137,7 +137,7 @@ def custom_backward_wrong(
     custom: CustomGradients,
     *,
     error: float = 0.01,  # torch.autograd.gradcheck allows 1e-3 in double precision; ten times that
-    error_in_single: float = 0.2,  # finite differences are coarse in single precision
+    error_in_single: float = 0.2,  # finite differences are coarse in single precision; our choice
 ) -> Iterator[Finding]:
     """The backward of an autograd.Function does not match the derivative of its forward.
 

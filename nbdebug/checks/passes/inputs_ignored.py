@@ -273,7 +273,11 @@ def _is_windowed(sandbox: Sandbox, batch: Batch) -> bool:
 
 
 @check(explains=("model-ignores-inputs", "worse-than-baseline"))
-def inputs_ignored(influence: InputInfluence, *, steps: float = 0.5) -> Iterator[Finding]:  # half of the sequence
+def inputs_ignored(
+    influence: InputInfluence,
+    *,
+    steps: float = 0.5,  # of the sequence; our choice: a window may exclude its end
+) -> Iterator[Finding]:
     """An input, a column or most of the time steps do not affect the outputs or the loss.
 
     nbdebug permutes each input, and each column or channel of it, across the samples of several batches, in both modes

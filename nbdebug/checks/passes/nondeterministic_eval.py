@@ -166,7 +166,12 @@ def _is_born_here(call: Call, others: list[Call], index: int) -> bool:
 
 
 @check(explains=("not-reproducible",))
-def nondeterministic_eval(noise: EvalNoise, *, change: float = 1e-3) -> Iterator[Finding]:  # 0 for a correct model
+def nondeterministic_eval(
+    noise: EvalNoise,
+    *,
+    change: float = 1e-3,  # exactly 0 for a correct model; our choice, above rounding
+    noises: float = 10.0,  # times the change with the same random numbers; our choice
+) -> Iterator[Finding]:
     """In eval mode the same batch gets a different prediction every time.
 
     nbdebug runs one batch in eval mode with different random seeds and records the random operations. Models that
@@ -179,7 +184,7 @@ def nondeterministic_eval(noise: EvalNoise, *, change: float = 1e-3) -> Iterator
     What to try: pass training=self.training to functional dropout, use nn.Dropout, keep layers in nn.ModuleList, and
     guard noise with `if self.training`.
     """
-    if noise.changed <= max(change, 10 * noise.repeated):
+    if noise.changed <= max(change, noises * noise.repeated):
         return
     kinds = {call.kind for call in noise.calls}
     masks = [call for call in noise.calls if call.elementwise and call.kind in ("uniform", "normal")]

@@ -76,8 +76,10 @@ def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 @check
 def not_reproducible(
-    repeats: Repeats, *, difference: float = 1e-4
-) -> Iterator[Finding]:  # summing in another order changes float32 results by about 1e-6
+    repeats: Repeats,
+    *,
+    difference: float = 1e-4,  # summing in another order changes float32 results by about 1e-6
+) -> Iterator[Finding]:
     """Runs with the same seed give different results.
 
     nbdebug takes the same few steps on two copies with every global seed set to the same value, and re-reads samples on

@@ -148,7 +148,11 @@ def _where_lost(recordings: list[Recording]) -> Place | None:
     basis="statistic",
     explains=("inputs-ignored", "cannot-overfit-batch", "model-ignores-inputs", "worse-than-baseline", "dead-units"),
 )
-def outputs_identical(outputs: OutputResponse, *, response: float = 1e-6) -> Iterator[Finding]:  # float32 resolution
+def outputs_identical(
+    outputs: OutputResponse,
+    *,
+    response: float = 1e-6,  # float32 resolution
+) -> Iterator[Finding]:
     """The model gives the same output for every input.
 
     nbdebug compares the outputs for one batch with those for other inputs, in eval mode and with the same RNG state,

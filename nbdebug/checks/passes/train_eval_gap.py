@@ -171,7 +171,13 @@ def _noting(seen: dict[str, tuple[str, float, float]]) -> Any:
 
 
 @check
-def train_eval_gap(gap: ModeGap, *, lost: float = 0.5) -> Iterator[Finding]:  # TheDeepChecker: loss changed by > 50 %
+def train_eval_gap(
+    gap: ModeGap,
+    *,
+    lost: float = 0.5,  # TheDeepChecker: loss changed by > 50 %
+    trained: float = 0.5,  # of the chance-level loss: as passed, a model that is lower is trained; our choice
+    learned: float = 0.1,  # of the first loss, in the short training: less cannot be compared; our choice
+) -> Iterator[Finding]:
     """The loss is much higher in eval mode than in training mode, on the same data.
 
     nbdebug trains a copy briefly, lets the running statistics converge, and compares the loss on the same batches in
@@ -183,25 +189,25 @@ def train_eval_gap(gap: ModeGap, *, lost: float = 0.5) -> Iterator[Finding]:  # 
     What to try: check the module named: the momentum and batch size of BatchNorm, one normalization layer shared by
     different kinds of data, and branches on `self.training`.
     """
-    given = _share(gap.given_train, gap.given_eval, gap.chance)
+    given = _share(gap.given_train, gap.given_eval, gap.chance, trained)
     if given is not None and given > lost:
         yield _finding(gap, given, lost, "suspect", gap.given_train, gap.given_eval, "As passed, ")
         return
-    if gap.start - gap.train < 0.1 * abs(gap.start):
+    fell = gap.start - gap.train
+    if fell <= 0 or fell < learned * abs(gap.start):
         raise NotApplicable(f"{gap.steps} training steps did not lower the loss, so there is nothing to compare")
-    learned = gap.start - gap.train
-    settled = (gap.settled - gap.train) / learned
+    settled = (gap.settled - gap.train) / fell
     if settled > lost:
         text = f"After {gap.steps} training steps, "
         yield _finding(gap, settled, lost, "suspect", gap.train, gap.settled, text)
-    elif (gap.eval - gap.train) / learned > lost:
+    elif (gap.eval - gap.train) / fell > lost:
         text = f"After {gap.steps} steps, before the running statistics converged, "
-        yield _finding(gap, (gap.eval - gap.train) / learned, lost, "note", gap.train, gap.eval, text)
+        yield _finding(gap, (gap.eval - gap.train) / fell, lost, "note", gap.train, gap.eval, text)
 
 
-def _share(train: float, evaluated: float, chance: float | None) -> float | None:
+def _share(train: float, evaluated: float, chance: float | None, trained: float) -> float | None:
     """Return the fraction of the improvement over chance lost in eval mode; None for an untrained model."""
-    if chance is None or train > 0.5 * chance or chance <= 0:
+    if chance is None or train > trained * chance or chance <= 0:
         return None
     return (evaluated - train) / (chance - train)
 
