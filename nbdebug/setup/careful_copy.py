@@ -6,14 +6,14 @@ import copy
 import io
 import threading
 import types
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import LIVE_ITERATOR, own_buffers, own_modules, own_parameters
+from nbdebug.core.torch_compat import LIVE_ITERATOR, own_buffers, own_parameters
 from nbdebug.setup.object_graph import copy_generator, generators_in
+from nbdebug.setup.object_walk import children_of, registered_in, step_to
 
 __all__ = ["WITHOUT_WORKERS", "borrowed_loader", "careful_copy", "with_parts"]
 
@@ -113,23 +113,9 @@ def _uncopyable(value: Any, memo: dict[int, Any], name: str, asked: dict[int, _P
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    if isinstance(value, (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
-        return []
-    if isinstance(value, dict):
-        return [(f"[{key!r}]" if isinstance(key, str) else "[…]", part) for key, part in value.items()]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [(f"[{index}]", part) for index, part in enumerate(value)]
-    if isinstance(value, types.MethodType):
-        return [("", value.__self__)]
-    if isinstance(value, partial):
-        return [("", value.func), *(("", part) for part in value.args), *(("", p) for p in value.keywords.values())]
-    held = getattr(value, "__dict__", None)
-    if not isinstance(held, dict):
-        return []
-    if isinstance(value, nn.Module):
-        children = [(f".{name}", child) for name, child in own_modules(value).items()]
-        return [*children, *((f".{name}", part) for name, part in held.items())]
-    return [(f".{name}", part) for name, part in held.items()]
+    """Return what deepcopy goes into, so no functions; the submodules first, that parts have PyTorch's names."""
+    own = registered_in(value) if isinstance(value, nn.Module) else []
+    return [(step_to(value, key), part) for key, part in (*own, *children_of(value, "owner", "arguments"))]
 
 
 def _stand_in(part: Any) -> Any:
