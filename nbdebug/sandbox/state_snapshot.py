@@ -17,7 +17,7 @@ import torch
 
 from nbdebug.core.torch_compat import write_count
 from nbdebug.setup.object_graph import generators_in
-from nbdebug.setup.object_walk import children_of, registered_in, step_to, walk
+from nbdebug.setup.object_walk import children_of, registered_in, step_to, walk, written
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.setup.user_code import is_users_class
 
@@ -131,10 +131,6 @@ def _is_opened(part: Any) -> bool:
     return isinstance(part, torch.nn.Module) or kind.__module__.split(".")[0] == "torch" or is_users_class(kind)
 
 
-def _short(key: Any) -> str:
-    return repr(key) if isinstance(key, (str, int)) else type(key).__name__
-
-
 def _items(part: Any) -> Identity:
     if isinstance(part, dict):
         return list(part.items())
@@ -150,8 +146,8 @@ def _same(part: Any, before: Identity) -> bool:
 
 
 def _what_changed(now: Identity, before: Identity) -> str:
-    kept = {_short(key): id(value) for key, value in before}
-    new = {_short(key): id(value) for key, value in now}
+    kept = {written(key): id(value) for key, value in before}
+    new = {written(key): id(value) for key, value in now}
     names = [name for name in {**kept, **new} if kept.get(name) != new.get(name)]
     return ", ".join(names[:3]) or "its items"
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import LIVE_ITERATOR, own_buffers, own_parameters
+from nbdebug.core.torch_compat import ITERATOR
 from nbdebug.setup.object_graph import copy_generator, generators_in
 from nbdebug.setup.object_walk import children_of, registered_in, step_to
 
@@ -19,13 +19,7 @@ __all__ = ["WITHOUT_WORKERS", "borrowed_loader", "careful_copy", "with_parts"]
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _MOST_TRIES = 3
-WITHOUT_WORKERS = {
-    "num_workers": 0,
-    "persistent_workers": False,
-    LIVE_ITERATOR: None,
-    "pin_memory": False,
-    "timeout": 0,
-}
+WITHOUT_WORKERS = {"num_workers": 0, "persistent_workers": False, ITERATOR: None, "pin_memory": False, "timeout": 0}
 
 
 def careful_copy(
@@ -60,9 +54,7 @@ def _way_round(
     """Put a stand-in into the memo for each part that cannot be copied; say whether that was possible."""
     pretend = dict(memo)
     for module in _modules_in(value):  # tensors need no trial, and a trial of each would hold them all again
-        pretend.update(
-            {id(t): t for t in (*own_parameters(module).values(), *own_buffers(module).values()) if t is not None}
-        )
+        pretend.update({id(part): part for _, part in registered_in(module) if isinstance(part, torch.Tensor)})
     found = {id(part): (place, part) for place, part in _uncopyable(value, pretend, name, {})}
     if not all(isinstance(part, stand_ins) for _, part in found.values()):
         return False

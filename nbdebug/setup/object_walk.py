@@ -19,7 +19,7 @@ from torch import nn
 from nbdebug.core.torch_compat import REGISTRIES
 from nbdebug.setup.user_code import is_users_function, names_used
 
-__all__ = ["EVERYTHING", "Follow", "attributes_in", "children_of", "registered_in", "step_to", "walk"]
+__all__ = ["EVERYTHING", "Follow", "attributes_in", "children_of", "registered_in", "step_to", "walk", "written"]
 
 # Beside the items of containers and the attributes in `__dict__`: the object and the function of a bound method, those
 # of a partial, the closure of a function, the defaults of its parameters, the globals that it names (the user's
@@ -86,11 +86,12 @@ def registered_in(module: nn.Module) -> list[tuple[str, Any]]:
 def step_to(value: Any, key: Any) -> str:
     """Write the step from an object to one of its children as Python does, without running code of the user's."""
     if isinstance(value, _CONTAINERS):
-        return f"[{_written(key)}]"
+        return f"[{written(key)}]"
     return key if isinstance(value, (types.FunctionType, types.MethodType)) else f".{key}"
 
 
-def _written(key: Any) -> str:
+def written(key: Any) -> str:
+    """Write the key of a dict; of an object its type, because it may be the user's code that writes it."""
     is_plain = isinstance(key, (str, int, float, type(None)))
     is_pair = type(key) is tuple and all(isinstance(part, (str, int)) for part in key)
     return repr(key) if is_plain or is_pair else type(key).__name__
