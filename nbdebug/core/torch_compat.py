@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from types import CodeType
 from typing import Any, cast
 
@@ -32,14 +32,21 @@ own_parameters: Callable[[nn.Module], dict[str, nn.Parameter | None]] = attrgett
 own_buffers: Callable[[nn.Module], dict[str, torch.Tensor | None]] = attrgetter("_buffers")
 own_modules: Callable[[nn.Module], dict[str, nn.Module | None]] = attrgetter("_modules")
 
-# Hooks: the dictionaries that hold them.
+# Hooks: the dictionaries that hold them, and the names of those of optimizers, which a wrapper of one does not have.
 forward_hooks: Callable[[nn.Module], dict[int, Any]] = attrgetter("_forward_hooks")
 forward_pre_hooks: Callable[[nn.Module], dict[int, Any]] = attrgetter("_forward_pre_hooks")
+module_hooks: Callable[[nn.Module], tuple[dict[int, Any], ...]] = attrgetter(
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+)
+gradient_hooks: Callable[[torch.Tensor], dict[int, Any] | None] = attrgetter("_backward_hooks")
+accumulation_hooks: Callable[[torch.Tensor], dict[int, Any] | None] = attrgetter("_post_accumulate_grad_hooks")
 OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
-# Tensors.
+# Tensors and operations.
 write_count: Callable[[torch.Tensor], int] = attrgetter("_version")  # of writes in place; none in inference mode
 is_transformed_tensor: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+schema_of: Callable[[Any], Any] = attrgetter("_schema")  # of an operation that a TorchDispatchMode sees
+loss_scale: Callable[[Any], torch.Tensor | None] = attrgetter("_scale")  # of a GradScaler; None before its first use
 foreach_norm: Any = torch._foreach_norm  # of a list of tensors in one call
 
 # What is running now.
@@ -59,23 +66,14 @@ SCALER_STEPS: tuple[CodeType, ...] = tuple(
 COMPILED_INSIDE = "_orig_mod"
 
 # Attributes of a DataLoader: its live workers, and what its constructor sets anew.
-LIVE_ITERATOR = "_iterator"
+ITERATOR = "_iterator"
 SET_BY_CONSTRUCTOR = ("_DataLoader__", "_IterableDataset", "_dataset_kind")
-
-
-def module_hooks(module: nn.Module) -> tuple[dict[int, Any], ...]:
-    """Return the dictionaries of all hooks around the forward and backward pass of a module."""
-    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+shut_down_workers: Callable[[Any], None] = methodcaller("_shutdown_workers")  # of an iterator
 
 
 def is_bookkeeping(name: str) -> bool:
     """Whether an attribute of a module is torch's own: what is registered, and its hooks."""
     return name in REGISTRIES or name.endswith(("_hooks", "_with_kwargs"))
-
-
-def gradient_hooks(tensor: torch.Tensor) -> dict[int, Any] | None:
-    """Return the hooks that are called with the gradient of a tensor; None where it never had one."""
-    return getattr(tensor, "_backward_hooks", None)
 
 
 def hook_gradient(tensor: torch.Tensor, node: Any) -> dict[int, Any]:
@@ -85,11 +83,6 @@ def hook_gradient(tensor: torch.Tensor, node: Any) -> dict[int, Any]:
         hooks = tensor._backward_hooks = OrderedDict()
         node._register_hook_dict(tensor)
     return hooks
-
-
-def accumulation_hooks(tensor: torch.Tensor) -> dict[int, Any]:
-    """Return the hooks that are called when a gradient was added to `.grad`."""
-    return getattr(tensor, "_post_accumulate_grad_hooks", None) or {}
 
 
 def at_end_of_backward(callback: Callable[[], Any]) -> None:
@@ -140,11 +133,6 @@ def map_tensors(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor
     module._apply(change)
 
 
-def schema_of(operation: Any) -> Any:
-    """Return the schema of an operation that a TorchDispatchMode sees."""
-    return operation._schema
-
-
 def function_of(node: Any) -> Any:
     """Return the torch.autograd.Function that made a node of the graph; None for torch's own operations."""
     return getattr(type(node), "_forward_cls", None)
@@ -159,11 +147,6 @@ def saved_values(node: Any) -> Iterator[tuple[str, Any]]:
             return
 
 
-def has_step_hooks(optimizer: Any) -> bool:
-    """Whether this is an optimizer with hooks of its own, and not a wrapper around one."""
-    return hasattr(optimizer, OPTIMIZER_HOOKS[0])
-
-
 def count_steps(optimizer: Any) -> None:
     """Mark `step` as a scheduler does, or the scheduler would warn that it was overridden."""
     take_step = type(optimizer).step
@@ -176,19 +159,9 @@ def count_steps(optimizer: Any) -> None:
     optimizer.step = step
 
 
-def loss_scale(scaler: Any) -> torch.Tensor | None:
-    """Return the tensor with the scale of a GradScaler, without waiting for its device; None before its first use."""
-    return getattr(scaler, "_scale", None)
-
-
 def worker_processes(iterator: Any) -> list[Any]:
     """Return the processes that load for a DataLoader's iterator."""
     return list(getattr(iterator, "_workers", ()))
-
-
-def shut_down_workers(iterator: Any) -> None:
-    """End the workers of a DataLoader's iterator."""
-    iterator._shutdown_workers()
 
 
 def is_sigchld_handled() -> bool:

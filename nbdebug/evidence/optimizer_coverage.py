@@ -11,6 +11,7 @@ import torch
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.setup import Setup, unwrap
+from nbdebug.setup.object_walk import children_of
 
 __all__ = ["OptimizerCoverage", "optimizer_coverage"]
 
@@ -73,15 +74,6 @@ def _other_optimizers(setup: Setup) -> list[Any]:
 
 
 def _reached_by(function: Any) -> list[Any]:
-    if isinstance(function, types.MethodType):
-        return [*vars(function.__self__).values(), *_reached_by(function.__func__)]
-    if not isinstance(function, types.FunctionType):
-        return list(vars(function).values()) if hasattr(function, "__dict__") else []
-    named = [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
-    cells = []
-    for cell in function.__closure__ or ():
-        try:
-            cells.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            continue
-    return [*named, *cells, *(function.__defaults__ or ())]
+    is_method = isinstance(function, types.MethodType)
+    holders = [function.__self__, function.__func__] if is_method else [function]
+    return [value for holder in holders for _, value in children_of(holder, "cells", "defaults", "globals")]

@@ -12,7 +12,7 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.core.torch_compat import has_step_hooks
+from nbdebug.core.torch_compat import OPTIMIZER_HOOKS
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
@@ -186,7 +186,7 @@ class _Notes:
         self._stepped_since_backward = False
         self._clear()
         optimizer = sandbox.optimizer
-        while not has_step_hooks(optimizer) and hasattr(optimizer, "optimizer"):
+        while not hasattr(optimizer, OPTIMIZER_HOOKS[0]) and hasattr(optimizer, "optimizer"):
             optimizer = optimizer.optimizer  # a wrapper, as accelerate makes one, has no hooks of its own
         self._handles: list[Any] = [
             sandbox.model.register_forward_hook(self._after_forward),

@@ -56,6 +56,12 @@ class LossBox:
         main = main_output(self.output)
         return dict(sorted(found, key=lambda item: item[1] is not main)[:MOST_HEADS])
 
+    def error(self) -> str:
+        """Return what the loss raises for the model's own answer; empty where it raises nothing."""
+        with user_code(passing=()) as tried:
+            self.evaluate(self.output, self.batch)
+        return tried.failure
+
     def loss(self, path: Path, values: torch.Tensor, batch: Batch | None = None) -> float:
         """Return the loss if the tensor at this path were these values; NaN where the loss refuses them."""
         with user_code():

@@ -10,16 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import (
-    OPTIMIZER_HOOKS,
-    accumulation_hooks,
-    count_steps,
-    forward_hooks,
-    forward_pre_hooks,
-    gradient_hooks,
-    inside_compiled,
-    own_modules,
-)
+from nbdebug.core import torch_compat
 from nbdebug.setup.rebinding import Rebinder
 from nbdebug.setup.user_code import is_users_class
 
@@ -57,9 +48,9 @@ def _own_class_state(module: nn.Module) -> None:
 
 def _copy_tensor_hooks(live: torch.Tensor, sandbox: Any, rebinder: Rebinder) -> None:
     """Hang the gradient hooks of a parameter on its copy, because a mask or a clip there is part of the model."""
-    for hook in (gradient_hooks(live) or {}).values():
+    for hook in (torch_compat.gradient_hooks(live) or {}).values():
         sandbox.register_hook(rebinder.rebound(hook)[0])
-    for hook in accumulation_hooks(live).values():
+    for hook in (torch_compat.accumulation_hooks(live) or {}).values():
         sandbox.register_post_accumulate_grad_hook(rebinder.rebound(hook)[0])
 
 
@@ -68,11 +59,11 @@ def complete_optimizer(live: Any, sandbox: Any, rebinder: Rebinder) -> None:
     if not isinstance(live, torch.optim.Optimizer) or sandbox is None:
         return
     for name, value in vars(live).items():
-        if name in OPTIMIZER_HOOKS:
+        if name in torch_compat.OPTIMIZER_HOOKS:
             hooks = OrderedDict((key, rebinder.rebound(hook)[0]) for key, hook in value.items())
             setattr(sandbox, name, hooks)
         elif name == "step":
-            count_steps(sandbox)
+            torch_compat.count_steps(sandbox)
         elif name not in vars(sandbox):
             setattr(sandbox, name, copy.deepcopy(value, rebinder.memo))
 
@@ -80,15 +71,19 @@ def complete_optimizer(live: Any, sandbox: Any, rebinder: Rebinder) -> None:
 def uncompile(sandbox: nn.Module) -> None:
     """Put the plain module in the place of each compiled one, because hooks do not fire in compiled code."""
     for module in list(sandbox.modules()):
-        children = own_modules(module)
+        children = torch_compat.own_modules(module)
         for name, child in children.items():
-            plain = inside_compiled(child)
+            plain = torch_compat.inside_compiled(child)
             if isinstance(plain, nn.Module):
                 children[name] = plain
 
 
 def say_hooks(model: nn.Module, notes: list[str]) -> None:
     """Say that the user's own hooks run on the copy."""
-    hooked = [path or "model" for path, m in model.named_modules() if forward_hooks(m) or forward_pre_hooks(m)]
+    hooked = [
+        path or "model"
+        for path, m in model.named_modules()
+        if torch_compat.forward_hooks(m) or torch_compat.forward_pre_hooks(m)
+    ]
     if hooked:
         notes.append(f"Your model has custom hooks ({', '.join(hooked[:3])}); they run on the copy as well.")

@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.core.torch_compat import REGISTRIES, write_count
+from nbdebug.core.torch_compat import write_count
 from nbdebug.setup.object_graph import generators_in
+from nbdebug.setup.object_walk import children_of, registered_in, step_to, walk, written
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.setup.user_code import is_users_class
 
 __all__ = ["Witness"]
 
+_ATOMS = (str, bytes, int, float, types.ModuleType, type)
+_CONTAINERS = (dict, list, tuple, set)
 _LONG = 1000  # a container with more items is data, and not structure
 _DEPTH = 8
 _MOST = 50_000  # containers that are looked into
@@ -93,65 +96,39 @@ def _news(kind: type, before: dict[str, Any]) -> list[str]:
 def _walk(live: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     """Visit every tensor, container and class of the user's once, with a name that a person can follow."""
     seen: set[int] = set()
-    stack: list[tuple[str, Any, int]] = [(_label(part), part, 0) for part in reversed(live)]
-    while stack and len(seen) < _MOST:
-        name, part, depth = stack.pop()
-        if part is None or isinstance(part, (str, bytes, int, float, types.ModuleType, type)) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part, torch.Tensor):
-            yield name, part
-            continue
-        stack.extend((f"{name}{step}", inner, depth + 1) for step, inner in _steps(part) if depth < _DEPTH)
-        if isinstance(part, (dict, list, set)):
-            if len(part) <= _LONG:
+    roots = [(_label(part), part) for part in reversed(live)]
+    for name, part in walk(roots, _steps, skip=_ATOMS, depth=_DEPTH, most=_MOST, seen=seen):
+        if isinstance(part, (torch.Tensor, dict, list, set)):
+            if isinstance(part, torch.Tensor) or len(part) <= _LONG:
                 yield name, part
         elif _is_opened(part):
-            yield name, part.__dict__
-            seen.add(id(part.__dict__))
-            for kind in type(part).__mro__:
-                if id(kind) not in seen and is_users_class(kind):
-                    seen.add(id(kind))
-                    yield name, kind
+            own = [vars(part), *(kind for kind in type(part).__mro__ if id(kind) not in seen and is_users_class(kind))]
+            seen.update(map(id, own))
+            yield from ((name, one) for one in own)
 
 
 def _label(part: Any) -> str:
     return "model" if isinstance(part, torch.nn.Module) else type(part).__name__
 
 
-def _steps(part: Any) -> list[tuple[str, Any]]:
-    if isinstance(part, dict):
-        return [(f"[{_short(key)}]", value) for key, value in part.items()] if len(part) <= _LONG else []
-    if isinstance(part, (list, tuple)):
-        return [(f"[{index}]", value) for index, value in enumerate(part)] if len(part) <= _LONG else []
-    if isinstance(part, types.MethodType):
-        return [("", part.__self__)]
-    if not _is_opened(part):
+def _steps(name: str, part: Any) -> list[tuple[str, Any]]:
+    """Return the parts whose structure is restored; what a function reaches is exchanged for copies before it runs."""
+    if isinstance(part, _CONTAINERS):
+        is_structure = 0 < len(part) <= _LONG
+    else:
+        is_structure = isinstance(part, types.MethodType) or _is_opened(part)
+    if not is_structure:
         return []
-    held = part.__dict__
-    return _module_steps(held) if isinstance(part, torch.nn.Module) else [(f".{n}", v) for n, v in held.items()]
+    own = registered_in(part) if isinstance(part, torch.nn.Module) else []  # popped first, so that these names win
+    return [(f"{name}{step_to(part, key)}", inner) for key, inner in (*children_of(part, "owner"), *own)]
 
 
 def _is_opened(part: Any) -> bool:
     """Whether an object is the user's or torch's; what other libraries keep inside (caches, locks) is theirs."""
     kind = type(part)
-    if not isinstance(getattr(part, "__dict__", None), dict) or isinstance(part, types.FunctionType):
+    if isinstance(part, (torch.Tensor, types.FunctionType)) or not isinstance(getattr(part, "__dict__", None), dict):
         return False
     return isinstance(part, torch.nn.Module) or kind.__module__.split(".")[0] == "torch" or is_users_class(kind)
-
-
-def _module_steps(held: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Name parameters and submodules as PyTorch does, and keep the dicts that hold them."""
-    steps: list[tuple[str, Any]] = [(f".{name}", value) for name, value in held.items()]
-    for group in REGISTRIES:
-        inner = held.get(group)
-        if isinstance(inner, dict):
-            steps.extend((f".{name}", value) for name, value in inner.items())  # popped first, so these names win
-    return steps
-
-
-def _short(key: Any) -> str:
-    return repr(key) if isinstance(key, (str, int)) else type(key).__name__
 
 
 def _items(part: Any) -> Identity:
@@ -169,8 +146,8 @@ def _same(part: Any, before: Identity) -> bool:
 
 
 def _what_changed(now: Identity, before: Identity) -> str:
-    kept = {_short(key): id(value) for key, value in before}
-    new = {_short(key): id(value) for key, value in now}
+    kept = {written(key): id(value) for key, value in before}
+    new = {written(key): id(value) for key, value in now}
     names = [name for name in {**kept, **new} if kept.get(name) != new.get(name)]
     return ", ".join(names[:3]) or "its items"
 

@@ -6,26 +6,20 @@ import copy
 import io
 import threading
 import types
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import LIVE_ITERATOR, own_buffers, own_modules, own_parameters
+from nbdebug.core.torch_compat import ITERATOR
 from nbdebug.setup.object_graph import copy_generator, generators_in
+from nbdebug.setup.object_walk import children_of, registered_in, step_to
 
 __all__ = ["WITHOUT_WORKERS", "borrowed_loader", "careful_copy", "with_parts"]
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _MOST_TRIES = 3
-WITHOUT_WORKERS = {
-    "num_workers": 0,
-    "persistent_workers": False,
-    LIVE_ITERATOR: None,
-    "pin_memory": False,
-    "timeout": 0,
-}
+WITHOUT_WORKERS = {"num_workers": 0, "persistent_workers": False, ITERATOR: None, "pin_memory": False, "timeout": 0}
 
 
 def careful_copy(
@@ -60,9 +54,7 @@ def _way_round(
     """Put a stand-in into the memo for each part that cannot be copied; say whether that was possible."""
     pretend = dict(memo)
     for module in _modules_in(value):  # tensors need no trial, and a trial of each would hold them all again
-        pretend.update(
-            {id(t): t for t in (*own_parameters(module).values(), *own_buffers(module).values()) if t is not None}
-        )
+        pretend.update({id(part): part for _, part in registered_in(module) if isinstance(part, torch.Tensor)})
     found = {id(part): (place, part) for place, part in _uncopyable(value, pretend, name, {})}
     if not all(isinstance(part, stand_ins) for _, part in found.values()):
         return False
@@ -113,23 +105,9 @@ def _uncopyable(value: Any, memo: dict[int, Any], name: str, asked: dict[int, _P
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    if isinstance(value, (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
-        return []
-    if isinstance(value, dict):
-        return [(f"[{key!r}]" if isinstance(key, str) else "[…]", part) for key, part in value.items()]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [(f"[{index}]", part) for index, part in enumerate(value)]
-    if isinstance(value, types.MethodType):
-        return [("", value.__self__)]
-    if isinstance(value, partial):
-        return [("", value.func), *(("", part) for part in value.args), *(("", p) for p in value.keywords.values())]
-    held = getattr(value, "__dict__", None)
-    if not isinstance(held, dict):
-        return []
-    if isinstance(value, nn.Module):
-        children = [(f".{name}", child) for name, child in own_modules(value).items()]
-        return [*children, *((f".{name}", part) for name, part in held.items())]
-    return [(f".{name}", part) for name, part in held.items()]
+    """Return what deepcopy goes into, so no functions; the submodules first, that parts have PyTorch's names."""
+    own = registered_in(value) if isinstance(value, nn.Module) else []
+    return [(step_to(value, key), part) for key, part in (*own, *children_of(value, "owner", "arguments"))]
 
 
 def _stand_in(part: Any) -> Any:

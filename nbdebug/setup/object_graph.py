@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import types
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from nbdebug.setup.object_walk import children_of, walk
 from nbdebug.setup.user_code import is_users_class, is_users_function, methods_of, names_used
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
 _LOOK_INSIDE = 64  # items of a long container that are opened; the rest is counted by its length
 _DEPTH = 7
 GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+_PLAIN = frozenset((type(None), bool, int, float))
+_CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set))
 
 
 class Holdings:
@@ -57,7 +60,7 @@ def human_bytes(size: float) -> str:
 def holdings_of(*roots: Any) -> Holdings:
     """Estimate what a deep copy of these objects would hold."""
     total = Holdings()
-    for part, weight in _walk(list(roots)):
+    for weight, part in _walk(*roots):
         total.objects += weight
         if isinstance(part, torch.Tensor):
             total.size += weight * _bytes(part)
@@ -86,28 +89,28 @@ def heavy_parts(*roots: Any, size: int = 1_000_000, length: int = 10_000) -> lis
             return True
         return isinstance(part, (list, tuple, dict, set, bytes)) and len(part) > length
 
-    return [part for part, _ in _walk(list(roots)) if is_heavy(part)]
+    return [part for _, part in _walk(*roots) if is_heavy(part)]
 
 
 def generators_in(*roots: Any) -> list[Any]:
     """List the random generators of torch, NumPy and Python that these objects hold, or that their code names."""
-    return [part for part, _ in _walk(list(roots)) if isinstance(part, GENERATORS)]
+    return [part for _, part in _walk(*roots) if isinstance(part, GENERATORS)]
 
 
 def arrays_in(*roots: Any) -> list[Any]:
     """List the tensors and arrays that these objects hold; of long containers, some."""
-    return [part for part, _ in _walk(list(roots)) if isinstance(part, (torch.Tensor, np.ndarray))]
+    return [part for _, part in _walk(*roots) if isinstance(part, (torch.Tensor, np.ndarray))]
 
 
 def data_in(*roots: Any) -> list[Any]:
     """List the loaders and data sets that these objects hold."""
     kinds = (torch.utils.data.DataLoader, torch.utils.data.Dataset)
-    return [part for part, _ in _walk(list(roots)) if isinstance(part, kinds)]
+    return [part for _, part in _walk(*roots) if isinstance(part, kinds)]
 
 
 def parts_in(*roots: Any) -> list[Any]:
     """List everything that can be reached from these objects; of long containers, some."""
-    return [part for part, _ in _walk(list(roots))]
+    return [part for _, part in _walk(*roots)]
 
 
 def copy_generator(generator: Any) -> Any:
@@ -119,48 +122,28 @@ def copy_generator(generator: Any) -> Any:
     return copy.deepcopy(generator)
 
 
-_PLAIN = frozenset((type(None), bool, int, float))
-_CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set))
-
-
 def holds_nothing(part: Any) -> bool:
     """Whether a part is a plain value or empty, as most of what a module holds is: not worth a visit."""
     kind = type(part)
     return kind in _PLAIN or (kind in _CONTAINERS and not part)
 
 
-def _walk(roots: list[Any]) -> Iterator[tuple[Any, int]]:
-    """Visit every reachable part once, with the number of parts that it stands for."""
-    seen: set[int] = set()
-    stack = [(root, 1, 0) for root in roots]
-    while stack:
-        part, weight, depth = stack.pop()
-        if part is None or isinstance(part, (bool, int, float, type)) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        yield part, weight
-        if depth < _DEPTH:
-            stack.extend((inner, w, depth + 1) for inner, w in _inside(part, weight) if not holds_nothing(inner))
+def _walk(*roots: Any) -> Iterator[tuple[int, Any]]:
+    """Visit what a copy would hold, with the number of parts that each stands for."""
+    return walk([(1, root) for root in roots], _inside, skip=(bool, int, float, type), depth=_DEPTH)
 
 
-def _inside(part: Any, weight: int) -> list[tuple[Any, int]]:
-    if isinstance(part, (torch.Tensor, np.ndarray, str, bytes, bytearray)):
+def _inside(weight: int, part: Any) -> list[tuple[int, Any]]:
+    """Return what a copy would hold; of globals only random generators, which are no part of it but are restored.
+
+    A deque counts as one object, because it is a buffer that steps write to: it must be copied, however long it is.
+    """
+    if isinstance(part, (dict, list, tuple, set, frozenset)) and len(part) > _LOOK_INSIDE:
+        return _sampled(part, weight)
+    if isinstance(part, deque) or (isinstance(part, types.FunctionType) and not is_users_function(part)):
         return []
-    if isinstance(part, dict):
-        return _sampled(
-            list(part.values()) if len(part) <= _LOOK_INSIDE else list(part.values())[::101], len(part), weight
-        )
-    if isinstance(part, (list, tuple, set, frozenset)):
-        return _sampled(part if isinstance(part, (list, tuple)) else list(part), len(part), weight)
-    if isinstance(part, types.FunctionType):
-        return [(value, weight) for value in _reached_by(part)]
-    if isinstance(part, types.MethodType):
-        return [(part.__self__, weight), (part.__func__, weight)]
-    if isinstance(part, (types.ModuleType, types.BuiltinFunctionType)):
-        return []
-    held = getattr(part, "__dict__", None)
-    inside = [(value, weight) for value in held.values()] if isinstance(held, dict) else []
-    return [*inside, *((generator, 1) for generator in _named_by(type(part)))]
+    held = [(weight, inner) for _, inner in children_of(part, "owner", "cells", "defaults") if not holds_nothing(inner)]
+    return [*held, *((1, generator) for generator in _named_by(part))]
 
 
 def _bytes(tensor: torch.Tensor) -> int:
@@ -169,21 +152,11 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _reached_by(function: types.FunctionType) -> list[Any]:
-    """Return what a function of the user's holds in its closure, and the generators that it names."""
-    if not is_users_function(function):
-        return []
-    cells = []
-    for cell in function.__closure__ or ():
-        try:
-            cells.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            continue
-    return [*cells, *(function.__defaults__ or ()), *_named_generators(function)]
-
-
-def _named_by(kind: type) -> list[Any]:
-    """Return the global generators that the methods of a user's class name, as `rng` in a data set's __getitem__."""
+def _named_by(part: Any) -> list[Any]:
+    """Return the global generators that a function names, or the methods of a user's class, as `rng` in __getitem__."""
+    kind = type(part)
+    if isinstance(part, types.FunctionType):
+        return _named_generators(part)
     if not is_users_class(kind):
         return []
     special = [vars(kind).get(name) for name in ("__getitem__", "__iter__", "__next__", "__call__")]
@@ -197,9 +170,9 @@ def _named_generators(function: types.FunctionType) -> list[Any]:
     return [value for value in found if isinstance(value, GENERATORS)]
 
 
-def _sampled(items: Any, length: int, weight: int) -> list[tuple[Any, int]]:
-    if length <= _LOOK_INSIDE:
-        return [(item, weight) for item in items]
-    step = max(1, len(items) // _LOOK_INSIDE)
-    chosen = items[::step]
-    return [(item, weight * max(1, length // max(1, len(chosen)))) for item in chosen]
+def _sampled(part: Any, weight: int) -> list[tuple[int, Any]]:
+    """Return some items of a long container, each with the number of those that it stands for."""
+    items = list(part.values())[::101] if isinstance(part, dict) else list(part)
+    chosen = items[:: max(1, len(items) // _LOOK_INSIDE)]
+    stands_for = weight * max(1, len(part) // max(1, len(chosen)))
+    return [(stands_for, item) for item in chosen if not holds_nothing(item)]

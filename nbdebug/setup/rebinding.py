@@ -9,7 +9,6 @@ put on a model (a closure or an object around its `forward`) is treated alike, b
 from __future__ import annotations
 
 import types
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch.utils.data import DataLoader
 
 from nbdebug.setup.careful_copy import borrowed_loader, careful_copy
 from nbdebug.setup.object_graph import holdings_of
+from nbdebug.setup.object_walk import children_of
 from nbdebug.setup.references import (
     attributes_of,
     fields_of,
@@ -129,18 +129,9 @@ class Rebinder:
 
     def _differs(self, live: types.FunctionType, sandbox: types.FunctionType) -> bool:
         """Whether a function could reach or change something live, so that it cannot stay what it is."""
-        if writes_outside(live.__code__):
-            return True
-        before, after = live.__globals__, sandbox.__globals__
-        pairs = [(before[name], after[name]) for name in names_used(live.__code__) if name in before]
-        for old, new in zip(live.__closure__ or (), sandbox.__closure__ or (), strict=True):
-            with suppress(ValueError):  # a cell that is not filled
-                pairs.append((old.cell_contents, new.cell_contents))
-        pairs.extend(zip(live.__defaults__ or (), sandbox.__defaults__ or (), strict=True))
-        pairs.extend(
-            (value, (sandbox.__kwdefaults__ or {})[name]) for name, value in (live.__kwdefaults__ or {}).items()
-        )
-        return any(old is not new and self._matters(new) for old, new in pairs)
+        before, after = (dict(children_of(one, "cells", "defaults", "globals")) for one in (live, sandbox))
+        changed = (after[name] for name, old in before.items() if name in after and after[name] is not old)
+        return writes_outside(live.__code__) or any(map(self._matters, changed))
 
     def _matters(self, new: Any) -> bool:
         return not isinstance(new, types.FunctionType) or id(new) in self._needed

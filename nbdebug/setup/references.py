@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import types
 import weakref
 from collections import deque
@@ -16,7 +15,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from nbdebug.setup.object_graph import GENERATORS, holds_nothing
-from nbdebug.setup.user_code import is_users_class, is_users_function, names_used
+from nbdebug.setup.object_walk import EVERYTHING, attributes_in, children_of, walk
+from nbdebug.setup.user_code import is_users_class
 
 __all__ = [
     "attributes_of",
@@ -70,33 +70,13 @@ def is_reference(value: Any) -> bool:
     return isinstance(value, _REFERENCES) or _is_bound_builtin(value)
 
 
-def _held_by(value: Any) -> Iterable[Any]:
-    """Return what an object reaches in one step, without running it."""
-    if isinstance(value, types.FunctionType):
-        return _held_by_function(value)
-    if isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
-        return (value.__self__, getattr(value, "__func__", None))
-    if isinstance(value, partial):
-        return (value.func, *value.args, *value.keywords.values())
-    if isinstance(value, weakref.ref):
-        return (value(),)
-    if isinstance(value, _lru_cache_wrapper):
-        return (value.__wrapped__,)
-    if isinstance(value, dict):
-        return list(value.values())[:_ITEMS]
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return list(value)[:_ITEMS]
-    return [part for _, part in fields_of(value)]
-
-
 def fields_of(value: Any) -> list[tuple[str, Any]]:
     """Return the attributes that an object keeps by itself; none for tensors, data, classes, and what nbdebug made."""
-    if isinstance(value, (torch.Tensor, np.ndarray, Dataset, DataLoader, *_ATOMS)) or _is_ours(type(value)):
-        return []
-    held = getattr(value, "__dict__", None)
-    fields = list(held.items()) if isinstance(held, dict) else []
-    slots = [name for name in copyreg._slotnames(type(value)) if name not in (held or ())]  # type: ignore[attr-defined]
-    return fields + [(name, getattr(value, name)) for name in slots if hasattr(value, name)]
+    return attributes_in(value, slots=True) if _is_opened(value) else []
+
+
+def _is_opened(value: Any) -> bool:
+    return not isinstance(value, (torch.Tensor, np.ndarray, Dataset, DataLoader, *_ATOMS)) and not _is_ours(type(value))
 
 
 def _is_ours(kind: type) -> bool:
@@ -105,18 +85,12 @@ def _is_ours(kind: type) -> bool:
 
 def leads_to(root: Any, is_wanted: Callable[[Any], bool], is_known: Callable[[Any], bool]) -> bool:
     """Whether a wanted object can be reached from this one; what is known is not looked into."""
-    seen: set[int] = set()
-    stack = [root]
-    while stack and len(seen) < _MOST_OBJECTS:
-        value = stack.pop()
-        if value is None or isinstance(value, _ATOMS) or id(value) in seen:
-            continue
-        if is_wanted(value):
-            return True
-        seen.add(id(value))
-        if not is_known(value):
-            stack.extend(_held_by(value))
-    return False
+
+    def inside(_: None, value: Any) -> Iterable[tuple[None, Any]]:
+        opened = _is_opened(value) and not is_known(value)
+        return ((None, part) for _, part in children_of(value, *EVERYTHING, most=_ITEMS)) if opened else ()
+
+    return any(is_wanted(part) for _, part in walk([(None, root)], inside, skip=_ATOMS, most=_MOST_OBJECTS))
 
 
 def rebuilt_reference(name: str, value: Any, exchange: Exchange, memo: dict[int, Any]) -> Any:
@@ -178,7 +152,7 @@ def repoint(roots: Iterable[Any], exchange: Exchange, is_own: Callable[[Any], bo
 
 
 def _places(part: Any) -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
-    """Return what an object holds by itself, each with the way to put something else there."""
+    """Return what an object holds by itself, each with the way to put something else there, which no walk has."""
     if isinstance(part, dict):
         for key, value in list(part.items()):
             yield str(key), value, partial(part.__setitem__, key)
@@ -188,20 +162,6 @@ def _places(part: Any) -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
     elif isinstance(getattr(part, "__dict__", None), dict) and not isinstance(part, (type, types.FunctionType)):
         for name, value in list(vars(part).items()):
             yield name, value, partial(vars(part).__setitem__, name)
-
-
-def _held_by_function(function: types.FunctionType) -> list[Any]:
-    """Return cells, defaults and attributes; of the user's own functions also the globals that they name."""
-    held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *function.__dict__.values()]
-    for cell in function.__closure__ or ():
-        try:
-            held.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            continue
-    if is_users_function(function):
-        space = function.__globals__
-        held += [space[name] for name in names_used(function.__code__) if name in space]
-    return held
 
 
 def _is_bound_builtin(value: Any) -> bool:

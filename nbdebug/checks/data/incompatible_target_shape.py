@@ -71,7 +71,7 @@ def target_alignment(sandbox: Sandbox) -> TargetAlignment:
     values = _outputs(output, target)
     alignment = TargetAlignment(
         name, tuple(output.shape), tuple(target.shape), _spill(box, path, values),
-        error=_error(box), warning=_warning(box),
+        error=box.error(), warning=_warning(box),
         assumed=sandbox.loss_fn is None and box.place == "loss_fn",
     )  # fmt: skip
     if output.shape == target.shape or alignment.spill < 0.01:
@@ -129,12 +129,6 @@ def _extremes(batch: Batch, target: torch.Tensor, index: int, reach: float) -> l
 def _reshaped(box: LossBox, change: Reshape) -> LossBox:
     """Return the box with reshaped targets; the spill is then measured on them."""
     return replace(box, batch=box.batch.map_targets(lambda _, t: change(t)))
-
-
-def _error(box: LossBox) -> str:
-    with user_code(passing=()) as tried:
-        box.evaluate(box.output, box.batch)
-    return tried.failure
 
 
 def _warning(box: LossBox) -> str:

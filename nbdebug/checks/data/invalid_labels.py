@@ -80,7 +80,7 @@ def label_trials(sandbox: Sandbox, sweep: LoaderSweep) -> LabelTrials:
         return LabelTrials(part.name, reason=str(why).splitlines()[0] if str(why) else "the model returns no output")
     except Exception as failure:
         return LabelTrials(part.name, reason=f"the model fails ({type(failure).__name__}: {failure})")
-    error = _error(box)
+    error = box.error()
     found = LabelTrials(part.name, error=error, dtype=part.dtype, low=part.low, high=part.high)
     if error:
         found = replace(found, repair=_repair(box))
@@ -109,12 +109,6 @@ def _head_of(box: LossBox) -> tuple[Path, torch.Tensor]:
         if one is not None and other is not None and not torch.equal(one, other):
             fitting.append((path, output))
     return max(fitting, key=lambda head: head[1].numel(), default=heads[0])
-
-
-def _error(box: LossBox) -> str:
-    with user_code(passing=()) as tried:
-        box.evaluate(box.output, box.batch)
-    return tried.failure
 
 
 def _repair(box: LossBox) -> str:
