@@ -65,7 +65,7 @@ def isolated(setup: Setup, copied: nn.Module, what: str) -> Iterator[Watch | Non
         if watch.leak:  # also where a handler of the user's has caught it
             setup.isolation[what] = watch.leak
     if watch.live.written:
-        refuse_leak(setup, what, f"changed {watch.live.written[0]}")
+        refuse_leak(setup, what, f"writes to {watch.live.written[0]}")
     refuse_leaking(setup)
 
 
@@ -98,6 +98,8 @@ class Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_dynamo_compiling():  # a graph break here would end the compiling of the user's function
+            return func(*args, **kwargs)
         if not _describes(func):
             for tensor in tensors_in((args, kwargs)):
                 if self.live.name_of(tensor):

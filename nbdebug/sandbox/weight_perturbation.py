@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from nbdebug.errors import CopyNotIsolated, NbdebugError, SandboxRefused
+from nbdebug.errors import Cancelled, CopyNotIsolated, OutOfTime
 from nbdebug.sandbox.guard import Guard, close_for_sure
 from nbdebug.sandbox.isolation import Watch, isolated, refuse_leak
 from nbdebug.sandbox.live_tensors import named_tensors, same_values
@@ -46,17 +46,15 @@ def verify_copy(sandbox: Sandbox, batch: Batch) -> None:
         with torch.inference_mode(False), torch.enable_grad():
             if outputs_change(sandbox.fresh(), batch) is False:
                 sandbox.notes.append(UNCHANGED_OUTPUTS)
-    except BaseException as error:
-        if isinstance(error, CopyNotIsolated) or not isinstance(error, Exception) or _is_stop(error):
-            isolation.pop(VERIFIED, None)
-            raise
+    except (KeyboardInterrupt, Cancelled, OutOfTime):
+        isolation.pop(VERIFIED, None)  # it is verified by the next run
+        raise
+    except CopyNotIsolated:
+        raise
+    except Exception:
+        isolation.setdefault(VERIFIED, "")
     finally:
         close_for_sure(guard)
-
-
-def _is_stop(error: Exception) -> bool:
-    """Whether this ends the whole experiment: a cancel, or the end of its time."""
-    return isinstance(error, NbdebugError) and not isinstance(error, (SandboxRefused, ValueError))
 
 
 def outputs_change(fresh: Sandbox, batch: Batch) -> bool | None:

@@ -131,6 +131,6 @@ LEAKS = {
     "frozen_in_a_registry": "used the parameter fc1.weight",
     "memory_in_a_registry": "did not use its own fc1.weight but the fc1.weight",
     "by_a_scripted_function": "gave outputs whose gradient goes to the parameter fc1.weight",
-    "writes_a_buffer": "changed mean",
+    "writes_a_buffer": "writes to mean",
     "reads_another_buffer": "changed its own mean but read the mean",
 }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 
 import nbdebug
 from nbdebug.core.control import Control
+from nbdebug.errors import SandboxRefused
 from nbdebug.sandbox import make_sandbox
 from nbdebug.sandbox.weight_perturbation import outputs_change
 from nbdebug.setup import Setup
@@ -82,3 +85,35 @@ def test_an_interrupt_is_no_verification() -> None:
     with pytest.raises(KeyboardInterrupt):
         sandbox.forward(batch)
     assert sandbox.setup.isolation == {}
+
+
+@torch.compile(backend="eager")
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x) * 2
+
+
+class Doubling(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(doubled(self.fc1(x)))
+
+
+def test_no_graph_break_in_a_compiled_function() -> None:
+    """After one, torch may give up on a function of the user's for the whole process."""
+    sandbox = sandbox_of(Doubling)
+    counters.clear()
+    sandbox.forward(sandbox.batch())
+    assert counters["frames"]["ok"] == counters["frames"]["total"] > 0 and not counters["unimplemented"]
+
+
+def test_a_copy_that_cannot_be_made_twice_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = sandbox_of(Net)
+    tries: list[int] = []
+
+    def fresh() -> Any:
+        tries.append(1)
+        raise SandboxRefused("no memory is left")
+
+    monkeypatch.setattr(sandbox, "fresh", fresh)
+    sandbox.forward(sandbox.batch())
+    sandbox.forward(sandbox.batch())
+    assert len(tries) == 1 and not any(sandbox.setup.isolation.values())
