@@ -271,17 +271,23 @@ class Session:
                 "Your own code reached them from the copy, or modified them at the same time in another thread."
             )
 
+    def _tell_notes(self, sandbox: Sandbox) -> None:
+        for note in sandbox.notes:
+            self.journal.note(note)
+
     def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
         for name, need in spec.needs.items():
             if need.kind is Control:
                 needs[name] = self.control
             elif need.kind is Sandbox:
                 needs[name] = make_sandbox(self.setup, self.control)
-                for note in needs[name].notes:
-                    self.journal.note(note)
+                self._tell_notes(needs[name])
         try:
             return spec.function(**needs)
         finally:
+            for made in needs.values():
+                if isinstance(made, Sandbox):
+                    self._tell_notes(made)  # what its first pass showed
             if any(need.kind is Sandbox for need in spec.needs.values()) and not self.control.interrupted.is_set():
                 refuse_leaking(self.setup)  # whatever the probe made of a run that was ended
 

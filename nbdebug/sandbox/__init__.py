@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,11 +15,13 @@ from nbdebug.core.control import Control
 from nbdebug.distributed.alone import look_wrapped
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.sandbox.copying import copy_together, refuse_too_large
+from nbdebug.sandbox.default_optimizer import LateAdam
 from nbdebug.sandbox.forward_pass import Outcome, measured
 from nbdebug.sandbox.guard import guarded, interrupts_held
 from nbdebug.sandbox.isolation import isolated, refuse_leaking
 from nbdebug.sandbox.repair_references import complete_optimizer, cut_loose, say_hooks, uncompile
 from nbdebug.sandbox.schedules import cruise
+from nbdebug.sandbox.weight_perturbation import verify_copy
 from nbdebug.setup import Batch, LossChoice, Setup, unwrap
 from nbdebug.setup.loss import infer_loss, main_output, own_loss, total_of
 from nbdebug.setup.rebinding import Rebinder, says_reached
@@ -27,7 +29,6 @@ from nbdebug.setup.rebinding import Rebinder, says_reached
 __all__ = ["Outcome", "Sandbox", "guarded", "interrupts_held", "make_sandbox"]
 
 QUICK_BATCHES = 2
-DEFAULT_LEARNING_RATE = 3e-4  # Full Stack Deep Learning, lecture 7: Adam with 3e-4 to start
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Sandbox:
     def forward(self, batch: Batch) -> Any:
         """Call the model as its signature asks."""
         self.control.poll()
-        with isolated(self.setup, self.model, "a forward pass"):
+        with self._isolated("a forward pass", batch):
             return self.model(*batch.args, **batch.kwargs)
 
     def run(self, batch: Batch) -> Outcome:
@@ -107,7 +108,7 @@ class Sandbox:
     def user_step(self, batch: Batch) -> Any:
         """Call the user's own training step on this batch and give whatever it returns."""
         assert self.train_step is not None
-        with isolated(self.setup, self.model, "train_step"):
+        with self._isolated("train_step", batch):
             return self.train_step(self.model, batch.raw, self.loss_for_user(), self.optimizer)
 
     def own_step(self, batch: Batch) -> float:
@@ -169,7 +170,7 @@ class Sandbox:
             handle = self.model.register_forward_hook(lambda _, args, output: seen.append(output))
         try:
             assert self.compute_loss is not None
-            with isolated(self.setup, self.model, "compute_loss"):
+            with self._isolated("compute_loss", batch):
                 value = self.compute_loss(self.model, batch.raw, self.loss_for_user())
             loss: Any = value if isinstance(value, torch.Tensor) else total_of(value)
         finally:
@@ -184,6 +185,11 @@ class Sandbox:
             )
         output = seen[-1] if seen else None
         return Outcome(output, main_output(output) if output is not None else None, loss)
+
+    def _isolated(self, what: str, batch: Batch) -> AbstractContextManager[Any]:
+        """Watch a run for any use of the live model; before the first one, verify that copies run on their own."""
+        verify_copy(self, batch)
+        return isolated(self.setup, self.model, what)
 
     def loss_for_user(self) -> Callable[..., Any] | None:
         """Return the loss that a function of the user's is called with: theirs, or the one assumed."""
@@ -218,24 +224,10 @@ def make_sandbox(setup: Setup, control: Control) -> Sandbox:
     say_hooks(model, sandbox.notes)
     _poll_in_every_module(sandbox_model, control)
     if sandbox.optimizer is None:
-        sandbox.optimizer, sandbox.owns_optimizer = _LateAdam(sandbox_model), True
+        sandbox.optimizer, sandbox.owns_optimizer = LateAdam(sandbox_model), True
     for patch in setup.patches:
         patch(sandbox)
     return sandbox
-
-
-class _LateAdam:
-    """Adam with its usual start, made when first needed: a lazy model has no parameters before its first pass."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self._inner: torch.optim.Adam | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if self.__dict__["_inner"] is None:
-            trained = [p for p in self._model.parameters() if p.requires_grad]
-            self._inner = torch.optim.Adam(trained or [torch.zeros(1, requires_grad=True)], DEFAULT_LEARNING_RATE)
-        return getattr(self._inner, name)
 
 
 def _has_state(part: Any) -> bool:

@@ -24,7 +24,8 @@ from nbdebug.sandbox import Sandbox, make_sandbox
 from nbdebug.sandbox.guard import guarded
 from nbdebug.setup import Setup
 from nbdebug.setup.careful_copy import careful_copy
-from tests.sandbox.wrapped_models import INPUTS, LIBRARY, MODELS, PATCHES, Net, made, setup_of
+from tests.sandbox.patching_library import LEAKS, LIBRARY, PATCHES
+from tests.sandbox.wrapped_models import INPUTS, MODELS, Net, made, setup_of
 from tests.trust.fingerprint import difference, fingerprint
 
 
@@ -61,7 +62,7 @@ def assert_runs_its_own_weights(setup: dict[str, Any]) -> None:
         second = outputs_of(sandbox)
     finally:
         watch.remove()
-    assert not entered and held.isolation == {"a forward pass": ""}
+    assert not entered and not any(held.isolation.values()) and "a forward pass" in held.isolation
     assert not torch.equal(first, second)
     assert not [line for line in difference(before, fingerprint(live, setup["optimizer"])) if "generator" not in line]
 
@@ -99,14 +100,15 @@ def test_patches(name: str, library: types.ModuleType) -> None:
     assert_sound(setup)
 
 
-@pytest.mark.parametrize("name", ["in_a_registry", "weights_in_a_registry"])
+@pytest.mark.parametrize("name", LEAKS)
 def test_what_cannot_be_isolated_is_said(name: str, library: types.ModuleType) -> None:
     setup = made(lambda: getattr(library, name)(Net()))
     before = fingerprint(setup["model"], setup["optimizer"])
     report = nbdebug.diagnose(**setup, progress=False)
-    assert not difference(before, fingerprint(setup["model"], setup["optimizer"]))
+    changed = difference(before, fingerprint(setup["model"], setup["optimizer"]))
+    assert not [line for line in changed if not line.startswith("environment")]
     notes = [note for note in report.notes if "does not run on its own" in note]
-    assert len(notes) == 1 and "What to do" in notes[0] and ("fc1" in notes[0] or "model (Net)" in notes[0])
+    assert len(notes) == 1 and "What to do" in notes[0] and f"on the copy {LEAKS[name]} of your" in notes[0]
     assert not [f for f in report.findings if f.severity != "note"]
     results = {result.check: result for result in report.results}
     for check in ("forward-fails", "untrained-parameters", "cannot-overfit-batch", "clamped-output"):
@@ -171,14 +173,14 @@ def test_a_model_that_trains_in_another_thread_is_no_leak() -> None:
 
     sandbox.model.register_forward_pre_hook(also_trained)
     sandbox.forward(sandbox.batch())
-    assert sandbox.setup.isolation == {"a forward pass": ""}
+    assert not any(sandbox.setup.isolation.values())
 
 
 def test_two_interrupts_while_it_watches() -> None:
     """Neither the global hook nor the mode outlives the experiment, at whatever line Ctrl-C is pressed twice."""
     setup = made(Net)
     hooks, modes = dict(nn.modules.module._global_forward_pre_hooks), torch._C._len_torch_function_stack()
-    for at in range(1, 200):
+    for at in range(1, 1000):
         pressing = Pressing(at)
         sandbox = make_sandbox(Setup(**setup), Control())
         batch = sandbox.batch()
@@ -193,7 +195,7 @@ def test_two_interrupts_while_it_watches() -> None:
         assert torch._C._len_torch_function_stack() == modes, f"line {at}"
         if pressing.seen < at:
             break
-    assert at > 20
+    assert 200 < at < 999
 
 
 class Pressing:
@@ -203,7 +205,9 @@ class Pressing:
         self.at, self.seen = at, 0
 
     def trace(self, frame: Any, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.endswith(("copy/isolation.py", "torch/overrides.py", "utils/hooks.py")):
+        if not frame.f_code.co_filename.endswith(
+            ("sandbox/isolation.py", "sandbox/weight_perturbation.py", "torch/overrides.py", "utils/hooks.py")
+        ):
             return None
         if event == "line":
             self.seen += 1

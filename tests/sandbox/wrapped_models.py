@@ -21,86 +21,6 @@ TOKENS = torch.randint(4, 40, (256, 12), generator=torch.Generator().manual_seed
 TOKENS[:, 0] = torch.arange(256) % 2  # the class, where it is read first
 SMALL = {"vocab_size": 40, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
 
-# A file in a folder of installed packages: none of its functions is the user's.
-LIBRARY = """
-import functools, types
-
-MODELS = {}
-
-def closure(model):
-    inner = model.forward
-    def forward(*args, **kwargs):
-        return inner(*args, **kwargs)
-    model.forward = forward
-    return model
-
-def counting(model):
-    calls, inner = 0, model.forward
-    def forward(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        return inner(*args, **kwargs)
-    model.forward, model.count = forward, lambda: calls
-    return model
-
-def of_the_class(model):
-    calls, inner = [], type(model).forward
-    @functools.wraps(inner)
-    def forward(self, *args, **kwargs):
-        calls.append(model.training)
-        return inner(model, *args, **kwargs)
-    model.forward = types.MethodType(forward, model)
-    return model
-
-def bound_partial(model):
-    def forward(inner, *args, **kwargs):
-        return inner(*args, **kwargs)
-    model.forward = functools.update_wrapper(functools.partial(forward, model.forward), model.forward)
-    return model
-
-class Engine:
-    __slots__ = ("model", "options")
-    def __init__(self, model):
-        self.model, self.options = model, {"steps": [lambda x: type(model).forward(model, x)]}
-    def run(self, x):
-        return self.options["steps"][0](x)
-
-def engine(model):
-    run = Engine(model).run
-    model.forward = lambda x: run(x)
-    return model
-
-class Hidden:
-    def __init__(self, function): self.function = function
-    def __call__(self, *args): return self.function(*args)
-    def __reduce_ex__(self, protocol): raise TypeError("not to be copied")
-
-def uncopyable(model):
-    model.forward = Hidden(Hidden(model.forward))
-    return model
-
-def in_a_tuple(model):
-    model.steps = (functools.lru_cache(lambda: model.fc1), [model.fc2.weight.t])
-    model.forward = types.MethodType(_two_steps, model)
-    return model
-
-def _two_steps(self, x):
-    return self.steps[0]()(x).relu() @ self.steps[1][0]() + self.fc2.bias
-
-def in_a_registry(model):
-    MODELS["main"] = model
-    model.forward = types.MethodType(lambda self, x: type(self).forward(MODELS["main"], x), model)
-    return model
-
-def weights_in_a_registry(model):
-    MODELS["weights"] = [model.fc1.weight, model.fc2.weight]
-    def forward(self, x):
-        first, second = MODELS["weights"]
-        return (x @ first.t()).relu() @ second.t()
-    model.forward = types.MethodType(forward, model)
-    return model
-"""
-
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -202,7 +122,6 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "DataParallel": lambda: nn.DataParallel(Net()),
     "wrapper of prepared": lambda: Wrapper(prepared_twice()),
 }
-PATCHES = ["closure", "counting", "of_the_class", "bound_partial", "engine", "uncopyable", "in_a_tuple"]
 
 
 def setup_of(model: nn.Module) -> dict[str, Any]:
