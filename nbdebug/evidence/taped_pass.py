@@ -9,7 +9,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NbdebugError, NotApplicable, described
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.tape import TOLERANCE, Tape, TapeUnreadable, moves_with_seed, override, record
+from nbdebug.experiments.tape import TOLERANCE, Tape, TapeUnreadable, agree_on_replay, moves_with_seed, override, record
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
@@ -120,6 +120,8 @@ def _exchangeable(sandbox: Sandbox, batch: Batch, tape: Tape) -> tuple[str, str]
             return "replay", ""
         reason = f"a replay of the run's own values differs by {tape.replay_error:.1e} of the loss"
     except TapeUnreadable as error:
+        if agree_on_replay(sandbox, batch, tape):
+            return "replay", ""
         reason = str(error)
     try:
         again = override(sandbox, batch, tape, {tape.prediction.number: tape.prediction.value})

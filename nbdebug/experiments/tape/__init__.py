@@ -12,10 +12,11 @@ reading, only the operands of the ops behind the heads.
 """
 
 from nbdebug.experiments.tape.fit import fit_of_tape, fit_on_tape
+from nbdebug.experiments.tape.override import Override, agree_on_replay, moves_with_seed, override
 from nbdebug.experiments.tape.program import TapeUnreadable
 from nbdebug.experiments.tape.read import Term
 from nbdebug.experiments.tape.taint import Taint
-from nbdebug.experiments.tape.tape import TOLERANCE, Override, Tape, moves_with_seed, override, record
+from nbdebug.experiments.tape.tape import TOLERANCE, Tape, record
 
 __all__ = [
     "TOLERANCE",
@@ -24,6 +25,7 @@ __all__ = [
     "Tape",
     "TapeUnreadable",
     "Term",
+    "agree_on_replay",
     "fit_of_tape",
     "fit_on_tape",
     "moves_with_seed",

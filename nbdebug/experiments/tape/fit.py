@@ -25,7 +25,7 @@ AGREED = 0.95  # of the samples, for which the gradient must have the sign of th
 def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
     """Measure how well the copy predicts this batch's targets; None where the program has no such target.
 
-    Runs the loss in eval mode where the program allows it, and the training step only where there is no other loss.
+    It is measured in eval mode where the program runs in it, also by a training step that calls `model.train()`.
     """
     by_step = sandbox.train_step is not None and sandbox.compute_loss is None
     steps = (False,) if sandbox.train_step is None else (by_step, not by_step) if sandbox.is_loss_known else (True,)
@@ -33,7 +33,7 @@ def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
         for training in (False, True):
             try:
                 with sandbox.mode(training):
-                    fit = fit_of_tape(record(sandbox, batch, step=step))
+                    fit = fit_of_tape(record(sandbox, batch, step=step, hold_modes=True))
             except (Cancelled, OutOfTime):
                 raise
             except (NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):

@@ -10,14 +10,14 @@ from torch.autograd import function as autograd_function
 
 from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.record import Recorder
+from nbdebug.experiments.tape.restore import optimizers_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.guard import Guard
-from nbdebug.setup.object_graph import parts_in
 
 __all__ = ["note_gradients", "record_patches"]
 
 
-def record_patches(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None:
+def record_patches(guard: Guard, sandbox: Sandbox, recorder: Recorder, *, step: bool, hold_modes: bool) -> None:
     """Make backward passes, custom functions and optimizer steps known to the recorder, for this thread only."""
     backward = torch.autograd.backward
     single = autograd_function._SingleLevelFunction
@@ -40,8 +40,10 @@ def record_patches(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None:
 
     _set(guard, torch.autograd, "backward", recorded_backward)
     _set(guard, single, "apply", classmethod(recorded_apply))
-    if sandbox.train_step is not None:
+    if step:
         _hold_optimizers(guard, sandbox, recorder)
+    if hold_modes:
+        _hold_modes(guard, sandbox)
 
 
 def _hold_optimizers(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None:
@@ -61,10 +63,19 @@ def _hold_optimizers(guard: Guard, sandbox: Sandbox, recorder: Recorder) -> None
     for kind in _subclasses(torch.optim.Optimizer):
         if "step" in vars(kind):
             _set(guard, kind, "step", hold(vars(kind)["step"]))
-    held = [part for part in parts_in(sandbox.train_step, sandbox.scheduler) if _is_optimizer(part)]
-    for optimizer in {id(o): o for o in [*_unwrapped(sandbox.optimizer), *held]}.values():
+    for optimizer in optimizers_of(sandbox):
         if "step" in vars(optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
             _set(guard, optimizer, "step", hold(optimizer.step))
+
+
+def _hold_modes(guard: Guard, sandbox: Sandbox) -> None:
+    """Let `train()` and `eval()` change nothing in the model."""
+    train, held = nn.Module.train, {id(module) for module in sandbox.model.modules()}
+
+    def stays(module: nn.Module, mode: bool = True) -> nn.Module:
+        return module if id(module) in held else train(module, mode)
+
+    _set(guard, nn.Module, "train", stays)
 
 
 def note_gradients(recording: Recording, model: nn.Module, only_if_none: bool = False) -> None:
@@ -76,11 +87,6 @@ def note_gradients(recording: Recording, model: nn.Module, only_if_none: bool = 
 
 def _is_optimizer(part: Any) -> bool:
     return isinstance(part, torch.optim.Optimizer)
-
-
-def _unwrapped(optimizer: Any) -> list[Any]:
-    inner = vars(optimizer).get("optimizer") if optimizer is not None else None
-    return [optimizer, *(_unwrapped(inner) if inner is not None else [])] if optimizer is not None else []
 
 
 def _subclasses(kind: Any) -> list[Any]:

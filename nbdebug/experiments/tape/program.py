@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -14,10 +14,10 @@ from torch import nn
 
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped
-from nbdebug.experiments.kept_state import KeptState
 from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.patches import note_gradients, record_patches
 from nbdebug.experiments.tape.record import Recorder
+from nbdebug.experiments.tape.restore import restore_copy
 from nbdebug.experiments.tape.taint import Origins
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.guard import Guard, close_for_sure
@@ -39,19 +39,21 @@ def run_recorded(
     step: bool,
     seed: int = 0,
     backward: bool = False,
+    hold_modes: bool = False,
     overrides: dict[int, torch.Tensor] | None = None,
 ) -> Recording:
     """Run the loss, or the training step with its optimizer held, on a copy of the batch, and return what it did.
 
-    A step goes backward by itself; after a loss, `backward` does.
+    A step goes backward by itself; after a loss, `backward` does. With `hold_modes` the model stays in training or eval
+    mode as it is, also where the program calls `model.train()`.
     """
     own = batch.clone()
     recorder, guard = Recorder(Origins(sandbox, own), overrides), Guard(sandbox.control)
     try:
         guard.save_generators(sandbox.model, sandbox.loss_fn, sandbox.compute_loss, sandbox.train_step)
-        _restore_copy(guard, sandbox, step)
+        restore_copy(guard, sandbox, step)
         _run_eagerly(guard)
-        record_patches(guard, sandbox, recorder)
+        record_patches(guard, sandbox, recorder, step=step, hold_modes=hold_modes)
         with _modes(recorder, sandbox):
             seed_all(seed)
             loss = None if step else total_of(sandbox.run(own).loss)
@@ -105,74 +107,3 @@ def _run_eagerly(guard: Guard) -> None:
         return
     guard.on_close(partial(setattr, compiler, "_stance", compiler._stance))
     set_stance("force_eager")
-
-
-def _restore_copy(guard: Guard, sandbox: Sandbox, step: bool) -> None:
-    """Write down how to restore the copy: gradients, buffers, attributes, modes, and after a step the weights."""
-    modules = [part for part in (sandbox.model, sandbox.loss_fn) if isinstance(part, nn.Module)]
-    for module in modules:
-        guard.on_close(KeptState(module).restore)
-        parameters = list(module.parameters())
-        kept = [*module.buffers(), *(parameters if step else [])]
-        guard.on_close(_restores_values([t for t in kept if not _is_lazy(t)]))
-        guard.on_close(_restores_gradients(parameters))
-        guard.on_close(_restores_modes(module))
-        for parameter in parameters:
-            parameter.grad = None
-    if step:
-        guard.on_close(_restores_groups(sandbox.optimizer))
-        if sandbox.scheduler is not None:
-            guard.on_close(_restores_attributes(sandbox.scheduler))
-
-
-def _is_lazy(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer))
-
-
-def _restores_values(tensors: list[torch.Tensor]) -> Callable[[], None]:
-    before = [t.detach().clone() for t in tensors]
-
-    def undo() -> None:
-        with torch.no_grad():
-            for tensor, value in zip(tensors, before, strict=True):
-                if tensor.shape == value.shape and not torch.equal(tensor, value):
-                    tensor.data.copy_(value)
-
-    return undo
-
-
-def _restores_gradients(parameters: list[nn.Parameter]) -> Callable[[], None]:
-    before = [(p, p.grad) for p in parameters]
-
-    def undo() -> None:
-        for parameter, gradient in before:
-            parameter.grad = gradient
-
-    return undo
-
-
-def _restores_modes(module: nn.Module) -> Callable[[], None]:
-    before = [(part, part.training) for part in module.modules()]
-
-    def undo() -> None:
-        for part, training in before:
-            if part.training != training:
-                part.training = training
-
-    return undo
-
-
-def _restores_groups(optimizer: Any) -> Callable[[], None]:
-    groups = list(getattr(optimizer, "param_groups", None) or [])
-    before = [dict(group) for group in groups]
-
-    def undo() -> None:
-        for group, values in zip(groups, before, strict=True):
-            group.update(values)
-
-    return undo
-
-
-def _restores_attributes(scheduler: Any) -> Callable[[], None]:
-    before = dict(vars(scheduler))
-    return lambda: vars(scheduler).update(before)

@@ -7,13 +7,20 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from nbdebug.experiments.tape.aliases import Aliases
+from nbdebug.experiments.tape.calls import (
+    Exchange,
+    autocast_of,
+    is_in_torch,
+    modified_by,
+    random_state,
+    version_of,
+)
 from nbdebug.experiments.tape.ops import Op, Recording, Use, Value, map_tensors, op_name, tensors_of
 from nbdebug.experiments.tape.taint import Origins, Taint, cuts_data
 
@@ -77,7 +84,7 @@ class Recorder(TorchFunctionMode):
         operands = tensors_of(args, kwargs)
         numbers = tuple(self.number_of(tensor) for tensor in operands)
         if name in _ESCAPES:
-            if not _is_in_torch(sys._getframe(1)):
+            if not is_in_torch(sys._getframe(1)):
                 self._note_escape(numbers)
             return func(*args, **kwargs)
         if name == "grad":
@@ -86,14 +93,14 @@ class Recorder(TorchFunctionMode):
         self._save_before_change(name, args, kwargs, was_live)
         stored = map_tensors(lambda tensor: Use(self.number_of(tensor)), (args, kwargs))
         op = Op(len(self.recording.ops), name, func, stored[0], stored[1], numbers, is_custom=is_custom)
-        op.has_grad, op.autocast = torch.is_grad_enabled(), _autocast(operands)
+        op.has_grad, op.autocast = torch.is_grad_enabled(), autocast_of(operands)
         op.module = self.open_modules[-1] if self.open_modules else ""
-        versions = [_version(tensor) for tensor in operands]
-        generator, state = _random_state(kwargs)
+        versions = [version_of(tensor) for tensor in operands]
+        generator, state = random_state(kwargs)
         result = func(*args, **kwargs)
         if not torch.equal(generator.get_state(), state):
             op.random_state = (generator, state)
-        changed = [t for t, version in zip(operands, versions, strict=True) if _version(t) != version]
+        changed = [t for t, version in zip(operands, versions, strict=True) if version_of(t) != version]
         return self._written(op, operands, changed, result, was_live)
 
     def add_root(self, loss: torch.Tensor) -> None:
@@ -168,7 +175,7 @@ class Recorder(TorchFunctionMode):
 
     def _save_before_change(self, name: str, args: Any, kwargs: Any, is_live: bool) -> None:
         """Clone what is about to be modified in place, if a replay could need it as it was."""
-        for tensor in _modified_by(name, args, kwargs):
+        for tensor in modified_by(name, args, kwargs):
             value = self.recording.values[self.number_of(tensor)]
             if is_live or value.tensor is not None:
                 value.tensor = tensor.detach().clone()
@@ -198,7 +205,7 @@ class Recorder(TorchFunctionMode):
     def _exchanged_for(self, tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if not tensor.requires_grad or not new.requires_grad or tensor.dtype != new.dtype:
             return new
-        found: torch.Tensor = self.unrecorded(lambda: _Exchange.apply(tensor, new))  # type: ignore[no-untyped-call]
+        found: torch.Tensor = self.unrecorded(lambda: Exchange.apply(tensor, new))  # type: ignore[no-untyped-call]
         return found
 
     def _override(self, made: list[torch.Tensor], altered: set[int], result: Any) -> Any:
@@ -214,50 +221,3 @@ class Recorder(TorchFunctionMode):
                 self._numbers[id(new)] = (weakref.ref(new), number)
                 exchanged[id(tensor)] = new
         return map_tensors(lambda tensor: exchanged.get(id(tensor), tensor), result)
-
-
-class _Exchange(torch.autograd.Function):
-    """Other values in the place of a tensor's own that still lead back to its graph, and save nothing for it.
-
-    A program that differentiates what was exchanged, as a gradient penalty does, fails on a tensor without history.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        return new.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return gradients[0], gradients[0]
-
-
-def _is_in_torch(frame: FrameType | None) -> bool:
-    """Whether torch's own code asks, as distributions do to validate their arguments; it only raises."""
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nbdebug."):
-        frame = frame.f_back
-    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("torch.")
-
-
-def _modified_by(name: str, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """List the tensors that a call is going to modify in place, as its name or its arguments say."""
-    found = tensors_of(kwargs.get("out"))
-    in_place = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or kwargs.get("inplace")
-    first = args[0] if args else kwargs.get("input")
-    return [*found, first] if in_place and isinstance(first, torch.Tensor) else found
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _random_state(kwargs: Any) -> tuple[torch.Generator, torch.Tensor]:
-    generator = kwargs.get("generator")
-    used = generator if isinstance(generator, torch.Generator) else torch.default_generator
-    return used, used.get_state()
-
-
-def _autocast(operands: list[torch.Tensor]) -> tuple[str, torch.dtype] | None:
-    device = operands[0].device.type if operands else "cpu"
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
-        return None
-    return device, torch.get_autocast_dtype(device)

@@ -24,9 +24,12 @@ def tail_of(recording: Recording, exchanged: set[int], root: int) -> list[Op]:
     return tail[::-1]
 
 
-def replayed(recording: Recording, exchange: dict[int, torch.Tensor], root: int) -> torch.Tensor:
+def replayed(
+    recording: Recording, exchange: dict[int, torch.Tensor], root: int, *, reads_matter: bool = True
+) -> torch.Tensor:
     """Return the loss as it would be with other values; it is differentiable with respect to these."""
-    _refuse_escapes(recording, set(exchange), root)
+    if reads_matter:
+        _refuse_escapes(recording, set(exchange), root)
     known = dict(exchange)
     for op in tail_of(recording, set(exchange), root):
         if op.name == "grad":

@@ -13,7 +13,7 @@ from nbdebug.experiments.tape.replay import replayed, tail_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["TOLERANCE", "Override", "Tape", "Tensor", "moves_with_seed", "override", "record"]
+__all__ = ["TOLERANCE", "Tape", "Tensor", "check_shape", "record"]
 
 TOLERANCE = 1e-4  # a replay of the run's own values may differ by rounding, relative to the loss
 
@@ -35,14 +35,6 @@ class Tensor:
         return tuple(self.value.shape)
 
 
-@dataclass(frozen=True)
-class Override:
-    """The loss of a run in which a value was exchanged, and its gradient with respect to that value."""
-
-    loss: float
-    gradient: torch.Tensor | None = None
-
-
 @dataclass
 class Tape:
     """What one recorded run of the loss or of the training step shows."""
@@ -52,6 +44,7 @@ class Tape:
     main: Term
     is_step: bool
     seed: int = 0
+    reads_matter: bool = True  # what Python code reads of values refuses a replay, until an override agrees with it
     _errors: list[float] = field(default_factory=list, repr=False)
 
     @property
@@ -144,18 +137,27 @@ class Tape:
 
     def _replayed(self, exchange: dict[int, torch.Tensor]) -> torch.Tensor:
         for number, new in exchange.items():
-            _same_shape(self.recording.values[number], new)
-        return replayed(self.recording, exchange, self.main.root)
+            check_shape(self.recording.values[number], new)
+        return replayed(self.recording, exchange, self.main.root, reads_matter=self.reads_matter)
 
 
-def record(sandbox: Sandbox, batch: Batch, *, step: bool | None = None, seed: int = 0, gradients: bool = False) -> Tape:
+def record(
+    sandbox: Sandbox,
+    batch: Batch,
+    *,
+    step: bool | None = None,
+    seed: int = 0,
+    gradients: bool = False,
+    hold_modes: bool = False,
+) -> Tape:
     """Run the training step, or the loss where there is none, once on the copy, and read what it does.
 
     The optimizer is held, and the copy, random generators and everything global are as before. `step` chooses between
-    the two where the user passed both. What cannot be read is refused with the reason.
+    the two where the user passed both; `hold_modes` keeps the model in training or eval mode whatever the program
+    calls. What cannot be read is refused with the reason.
     """
     is_step = sandbox.train_step is not None if step is None else step
-    recording = run_recorded(sandbox, batch, step=is_step, seed=seed, backward=gradients)
+    recording = run_recorded(sandbox, batch, step=is_step, seed=seed, backward=gradients, hold_modes=hold_modes)
     roots = _roots(recording, is_step)
     terms = [term for root in roots for term in terms_of(recording, root)]
     read = [term for term in terms if term.prediction is not None]
@@ -181,41 +183,8 @@ def _roots(recording: Recording, is_step: bool) -> list[int]:
     return graded
 
 
-def override(
-    sandbox: Sandbox, batch: Batch, tape: Tape, exchange: dict[int, torch.Tensor], *, gradient: bool = False
-) -> Override:
-    """Run the program again with values exchanged where they are made; for what a replay refuses."""
-    leaves = {}
-    for number, new in exchange.items():
-        _same_shape(tape.recording.values[number], new)
-        leaves[number] = new.detach().clone().requires_grad_(new.is_floating_point() or new.is_complex())
-    wants = gradient and not tape.is_step
-    again = run_recorded(sandbox, batch, step=tape.is_step, seed=tape.seed, backward=wants, overrides=leaves)
-    last = max(tape.recording.values[number].producer for number in exchange)
-    names = [[op.name for op in recording.ops[: last + 1]] for recording in (tape.recording, again)]
-    loss = _same_root(tape, again)
-    if names[0] != names[1] or loss is None:
-        raise TapeUnreadable("a second run of the program takes other operations")
-    return Override(float(loss), leaves[next(iter(exchange))].grad)
-
-
-def moves_with_seed(sandbox: Sandbox, batch: Batch, tape: Tape) -> bool:
-    """Whether the prediction is another one with another seed, so that differences between runs mean nothing."""
-    again = record(sandbox, batch, step=tape.is_step, seed=tape.seed + 1)
-    one, other = tape.prediction.value, again.prediction.value
-    return one.shape != other.shape or not torch.equal(one, other)
-
-
-def _same_root(tape: Tape, again: Recording) -> torch.Tensor | None:
-    """Return the loss of another run that is the one the tape has read, by its place among all of them."""
-    before = tape.recording.roots or tape.recording.differentiated
-    after = again.roots or again.differentiated
-    place = before.index(tape.main.root)
-    loss = again.values[after[place]].tensor if place < len(after) else None
-    return loss.detach() if loss is not None else None
-
-
-def _same_shape(value: Value, new: torch.Tensor) -> None:
+def check_shape(value: Value, new: torch.Tensor) -> None:
+    """Refuse other values of another shape."""
     if tuple(new.shape) != value.shape:
         raise ValueError(f"the exchanged value has shape {tuple(new.shape)}, but the run's has {value.shape}")
 

@@ -34,7 +34,7 @@ def _parts(recording: Recording, op: Op, number: int) -> list[tuple[int, float]]
     values = recording.values
     graded = [n for n in op.inputs if values[n].requires_grad]
     if op.name in ("sum", "mean") and len(graded) == 1 and values[graded[0]].numel > 1:
-        return _stacked(recording, graded[0], op.name)
+        return _stacked(recording, graded[0], op.name) or _elementwise(recording, op, graded[0])
     if not graded or any(values[n].numel != 1 for n in graded) or op.is_custom:
         return []
     if op.name in _ADDED and "alpha" not in op.kwargs:
@@ -76,6 +76,30 @@ def _constant(recording: Recording, part: Any) -> float | None:
         return None
     learned = bool(value.taint & Taint.PARAMETER) and not value.taint & Taint.BATCH
     return float(value.tensor.detach()) if learned or not value.requires_grad else None
+
+
+def _elementwise(recording: Recording, op: Op, number: int) -> list[tuple[int, float]]:
+    """Return the summands of a tensor that is reduced as a whole, as in `(reconstruction + divergence).mean()`."""
+    size = recording.values[number].numel
+    parts = list(_same_size(recording, number, 1.0 if op.name == "sum" else 1 / size))
+    return parts if len(parts) > 1 and recording.values[op.outputs[0]].numel == 1 else []
+
+
+def _same_size(recording: Recording, number: int, factor: float) -> Iterator[tuple[int, float]]:
+    op, values = recording.producer(number), recording.values
+    graded = [n for n in op.inputs if values[n].requires_grad] if op is not None else []
+    if op is None or any(values[n].numel != values[number].numel for n in graded):
+        parts = []
+    elif op.name in _ADDED and len(graded) > 1 and "alpha" not in op.kwargs:
+        parts = _added(op, graded)
+    elif op.name in _SCALED:
+        parts = _scaled(recording, op)
+    else:
+        parts = []
+    if not parts:
+        yield number, factor
+    for part, share in parts:
+        yield from _same_size(recording, part, factor * share)
 
 
 def _stacked(recording: Recording, number: int, how: str) -> list[tuple[int, float]]:
