@@ -18,6 +18,11 @@ Both are cut out of the check's own tests by `make docs`, and run by `tests/test
 `nbdebug.explain("dead-units")` prints the words of a page, `nbdebug.list_checks()` lists all checks, and
 [thresholds.md](thresholds.md) has the numbers that decide, with their sources.
 """
+BASES = {
+    "contradiction": "It judges a contradiction, which no sound program shows ([verdicts](../verdicts.md)).",
+    "statistic": "It judges a statistic: a note where the training learns, and a bug where the training fails and this fix "
+    "rescues it ([verdicts](../verdicts.md)).",
+}
 EXAMPLE = """\
 ## Example
 
@@ -72,6 +77,7 @@ def checks_pages() -> dict[str, str]:
 
 def _page(spec: CheckSpec, stage: str, example: Example) -> str:
     lines = [f"# {spec.id}\n", f"**{spec.title}**\n", f"{spec.texts['about']}\n"]
+    lines += [f"{BASES[spec.basis]}\n"]
     lines += ["## Why it matters\n", f"{_sentence(spec.why)}\n", "## What to try\n", f"{_sentence(spec.remedy)}\n"]
     lines.append(_shown(example))
     if spec.thresholds:
