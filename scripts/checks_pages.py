@@ -20,7 +20,7 @@ Both are cut out of the check's own tests by `make docs`, and run by `tests/test
 """
 BASES = {
     "contradiction": "It judges a contradiction, which no sound program shows ([verdicts](../verdicts.md)).",
-    "statistic": "It judges a statistic: a note where the training learns, and a bug where the training fails and this fix "
+    "statistic": "It judges a statistic: a note where the training learns, a bug where the training fails and its fix "
     "rescues it ([verdicts](../verdicts.md)).",
 }
 EXAMPLE = """\
