@@ -59,7 +59,9 @@ INNER = Plain()
 
 
 @pytest.mark.parametrize(
-    "holder", [[INNER], (INNER,), {1: INNER}, {INNER}, frozenset([INNER]), deque([INNER]), Plain(inner=INNER)], ids=repr
+    "holder",
+    [[INNER], (INNER,), {1: INNER}, {INNER}, frozenset([INNER]), deque([INNER]), Plain(inner=INNER)],
+    ids=lambda holder: type(holder).__name__,
 )
 def test_items_and_attributes_are_always_followed(holder: Any) -> None:
     assert reached(holder) == [INNER]
