@@ -14,7 +14,7 @@ import torch
 import torch.utils.data
 
 from nbdebug.setup.object_walk import children_of, walk
-from nbdebug.setup.user_code import is_users_class, is_users_function, methods_of, names_used
+from nbdebug.setup.user_code import globals_used, is_users_class, is_users_function, methods_of
 
 __all__ = [
     "GENERATORS",
@@ -166,7 +166,7 @@ def _named_by(part: Any) -> list[Any]:
 
 def _named_generators(function: types.FunctionType) -> list[Any]:
     space = function.__globals__
-    found = [space.get(name) for name in names_used(function.__code__)]
+    found = [space.get(name) for name in globals_used(function.__code__)]
     return [value for value in found if isinstance(value, GENERATORS)]
 
 

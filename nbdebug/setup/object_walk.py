@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import REGISTRIES
-from nbdebug.setup.user_code import is_users_function, names_used
+from nbdebug.setup.user_code import globals_used, is_users_function
 
 __all__ = ["EVERYTHING", "Follow", "attributes_in", "children_of", "registered_in", "step_to", "walk", "written"]
 
@@ -64,7 +64,7 @@ def _children_of_function(function: types.FunctionType, follow: tuple[Follow, ..
         yield from ((f".{name}", value) for name, value in vars(function).items())
     if "globals" in follow and is_users_function(function):
         space = function.__globals__
-        yield from ((name, space[name]) for name in names_used(function.__code__) if name in space)
+        yield from ((name, space[name]) for name in globals_used(function.__code__) if name in space)
 
 
 def attributes_in(value: Any, *, slots: bool = False) -> list[tuple[str, Any]]:

@@ -29,7 +29,7 @@ from nbdebug.setup.references import (
     rebuilt_reference,
     repoint,
 )
-from nbdebug.setup.user_code import is_users_function, methods_of, names_used, writes_outside
+from nbdebug.setup.user_code import globals_used, is_users_function, methods_of, writes_outside
 
 __all__ = ["Rebinder", "says_reached"]
 
@@ -157,7 +157,7 @@ class Rebinder:
 
     def _look_up_globals(self, live: types.FunctionType, depth: int) -> None:
         space = live.__globals__
-        for name in names_used(live.__code__):
+        for name in globals_used(live.__code__):
             if name in space and (id(space), name) not in self._looked_up:
                 self._looked_up.add((id(space), name))
                 self._spaces[id(space)][name] = self.exchanged(name, space[name], depth - 1)

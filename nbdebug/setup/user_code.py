@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 
 __all__ = [
+    "globals_used",
     "is_loss",
     "is_users_class",
     "is_users_function",
@@ -122,8 +123,16 @@ def methods_of(kind: type) -> Iterator[tuple[str, FunctionType]]:
                 yield name, value
 
 
+@lru_cache(maxsize=4096)
+def globals_used(code: CodeType) -> frozenset[str]:
+    """Return the globals that a function reads or sets, also in the functions inside it; no attributes."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname.endswith(("_GLOBAL", "_NAME"))}
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(names.union(*map(globals_used, inner)))
+
+
 def names_used(code: CodeType) -> set[str]:
-    """Return every name that a function looks up, also in the functions inside it."""
+    """Return every name that a function looks up, also as an attribute and in the functions inside it."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, CodeType):

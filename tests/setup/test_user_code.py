@@ -12,7 +12,7 @@ import torch
 import nbdebug
 from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
 from nbdebug.experiments.source_lines import is_users_file
-from nbdebug.setup.user_code import is_users_function, required_user_code, user_code
+from nbdebug.setup.user_code import globals_used, is_users_function, required_user_code, user_code
 
 PACKAGE = Path(nbdebug.__file__).parent
 
@@ -105,3 +105,13 @@ def test_a_failure_holds_no_tensors() -> None:
     with user_code() as tried:
         fail()
     assert tried.failure and held[0]() is None
+
+
+def test_an_attribute_is_no_global() -> None:
+    """A module that is called like an attribute of the function's own object is not what the function refers to."""
+
+    def forward(self: Any, x: Any) -> Any:
+        return self.model(x) + PACKAGE.loss + (lambda: torch.ones(1))()
+
+    assert globals_used(forward.__code__) >= {"PACKAGE", "torch"}
+    assert not globals_used(forward.__code__) & {"model", "loss", "ones"}

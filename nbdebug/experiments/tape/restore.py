@@ -13,7 +13,7 @@ from nbdebug.experiments.kept_state import KeptState
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.guard import Guard
 from nbdebug.setup.object_graph import parts_in
-from nbdebug.setup.user_code import is_users_function, names_used
+from nbdebug.setup.user_code import globals_used, is_users_function
 
 __all__ = ["optimizers_of", "restore_copy"]
 
@@ -71,7 +71,7 @@ def _reached(*roots: Any) -> list[Any]:
             if isinstance(part, FunctionType) and id(part) not in seen and is_users_function(part):
                 seen.add(id(part))
                 space = part.__globals__
-                named = [space[name] for name in names_used(part.__code__) if name in space]
+                named = [space[name] for name in globals_used(part.__code__) if name in space]
                 queue += [
                     value for value in named if isinstance(value, (FunctionType, nn.Module, torch.optim.Optimizer))
                 ]
