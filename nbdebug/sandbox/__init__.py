@@ -186,9 +186,13 @@ class Sandbox:
         output = seen[-1] if seen else None
         return Outcome(output, main_output(output) if output is not None else None, loss)
 
+    def verify(self, batch: Batch) -> None:
+        """Verify once that copies run on their own; call it before a mode that would see the passes of that."""
+        verify_copy(self, batch)
+
     def _isolated(self, what: str, batch: Batch) -> AbstractContextManager[Any]:
         """Watch a run for any use of the live model; before the first one, verify that copies run on their own."""
-        verify_copy(self, batch)
+        self.verify(batch)
         return isolated(self.setup, self.model, what)
 
     def loss_for_user(self) -> Callable[..., Any] | None:

@@ -47,6 +47,7 @@ def run_recorded(
     A step goes backward by itself; after a loss, `backward` does. With `hold_modes` the model stays in training or eval
     mode as it is, also where the program calls `model.train()`.
     """
+    sandbox.verify(batch)
     own = batch.clone()
     recorder, guard = Recorder(Origins(sandbox, own), overrides), Guard(sandbox.control)
     try:
