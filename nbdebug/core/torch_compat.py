@@ -45,11 +45,13 @@ OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 # Tensors and operations.
 write_count: Callable[[torch.Tensor], int] = attrgetter("_version")  # of writes in place; none in inference mode
 is_transformed_tensor: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+base_of: Callable[[torch.Tensor], torch.Tensor | None] = attrgetter("_base")  # what a tensor is a view of
 schema_of: Callable[[Any], Any] = attrgetter("_schema")  # of an operation that a TorchDispatchMode sees
 loss_scale: Callable[[Any], torch.Tensor | None] = attrgetter("_scale")  # of a GradScaler; None before its first use
 foreach_norm: Any = torch._foreach_norm  # of a list of tensors in one call
 
 # What is running now.
+is_transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active  # inside of vmap, grad and the like
 backward_id: Callable[[], int] = torch._C._current_graph_task_id  # a number for each backward pass; -1 outside of one
 current_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack  # of torch.func; None outside of one
 

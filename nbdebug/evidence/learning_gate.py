@@ -22,6 +22,7 @@ from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.trial_training import HeldOut, Score, TrialTraining, permute_weights, split_batches
 from nbdebug.sandbox import Sandbox, make_sandbox
 from nbdebug.setup import Setup
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["LearningGate", "Verdict", "learning_gate", "patched_by"]
 
@@ -88,9 +89,10 @@ def learning_gate(
         require_run(trial)
     elif sandbox.train_step is None:
         raise NotApplicable("the model cannot be run without your training step, and none was passed")
-    data = split_batches(sandbox.setup, sandbox.device, control.poll)
-    own = TrialTraining(sandbox, data)
-    steps = _first_steps(own, control)
+    with required_user_code("your training fails on a later batch ({kind}: {message})"):
+        data = split_batches(sandbox.setup, sandbox.device, control.poll)
+        own = TrialTraining(sandbox, data)
+        steps = _first_steps(own, control)
     achieved = baselines.gain if baselines is not None and own.is_measured else math.nan
     if own.is_measured:
         return _by_metric(own, steps, achieved, baselines.best if baselines is not None else "", control)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import write_count
+
 __all__ = ["LiveTensors", "map_tensors", "named_tensors", "tensors_in"]
 
 
@@ -47,7 +49,9 @@ class LiveTensors:
     @property
     def written(self) -> list[str]:
         """The names of those that would have other values now, if the run had been on them."""
-        return [name for name, live, made in self._stand_ins.values() if made._version or not same_values(live, made)]
+        return [
+            name for name, live, made in self._stand_ins.values() if write_count(made) or not same_values(live, made)
+        ]
 
 
 def named_tensors(model: nn.Module, *, buffers: bool = True) -> dict[str, torch.Tensor]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from nbdebug.core.torch_compat import write_count
 from nbdebug.errors import Cancelled, CopyNotIsolated, OutOfTime
 from nbdebug.sandbox.guard import Guard, close_for_sure
 from nbdebug.sandbox.isolation import Watch, isolated, refuse_leak
@@ -128,4 +129,4 @@ def _change(tensors: Iterable[torch.Tensor]) -> bool:
 
 def _state(tensor: torch.Tensor) -> tuple[int, int]:
     is_counted = not is_lazy(tensor) and not tensor.is_inference()
-    return id(tensor), tensor._version if is_counted else 0
+    return id(tensor), write_count(tensor) if is_counted else 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbdebug.core.torch_compat import base_of
 from nbdebug.experiments.tape.ops import Op, Use
 
 if TYPE_CHECKING:
@@ -24,17 +25,19 @@ class Aliases:
 
     def note(self, tensor: torch.Tensor) -> None:
         """Remember a view with its base."""
-        if tensor._base is not None:
-            self._views.setdefault(id(tensor._base), []).append(weakref.ref(tensor))
+        base = base_of(tensor)
+        if base is not None:
+            self._views.setdefault(id(base), []).append(weakref.ref(tensor))
 
     def after_change(self, tensor: torch.Tensor) -> None:
         """Write down that an in-place op on a tensor has changed its base, and the other views of that."""
-        base = tensor if tensor._base is None else tensor._base
+        viewed = base_of(tensor)
+        base = tensor if viewed is None else viewed
         if base is not tensor:
             self._update(base, tensor, _scattered)
         for reference in self._views.get(id(base), []):
             view = reference()
-            if view is not None and view is not tensor and view._base is base:
+            if view is not None and view is not tensor and base_of(view) is base:
                 self._update(view, base, _viewed)
 
     def _update(self, tensor: torch.Tensor, by: torch.Tensor, func: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from nbdebug.core.torch_compat import write_count
 from nbdebug.experiments.tape.ops import tensors_of
 
 __all__ = ["Exchange", "autocast_of", "is_in_torch", "modified_by", "random_state", "version_of"]
@@ -46,7 +47,7 @@ def modified_by(name: str, args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 def version_of(tensor: torch.Tensor) -> int:
     """Return how often a tensor was modified in place; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version
+    return 0 if tensor.is_inference() else write_count(tensor)
 
 
 def random_state(kwargs: Any) -> tuple[torch.Generator, torch.Tensor]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from nbdebug.core.torch_compat import is_transforming
 from nbdebug.experiments.tape.aliases import Aliases
 from nbdebug.experiments.tape.calls import (
     Exchange,
@@ -73,7 +74,7 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         name = op_name(func)
         property_read = getattr(func, "__name__", "") == "__get__" and name not in _VALUES
-        if self.is_paused or property_read or name in _QUERIES or torch._C._are_functorch_transforms_active():
+        if self.is_paused or property_read or name in _QUERIES or is_transforming():
             return func(*args, **kwargs)
         return self.call(name, func, args, kwargs)
 
