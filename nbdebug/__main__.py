@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nbdebug.core.control import EFFORTS
 from nbdebug.errors import BadInput, NbdebugError
 
 __all__ = ["main"]
@@ -51,8 +52,14 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--checks", metavar="ID,ID", help="run only these checks")
     diagnose.add_argument("--skip", metavar="ID,ID", default="", help="skip these checks")
     diagnose.add_argument("--symptom", metavar="WORDS", help='what is wrong, for example "loss is NaN"')
-    diagnose.add_argument("--quick", action="store_true", help="skip experiments that train or take long")
-    diagnose.add_argument("--time-limit", type=float, metavar="SECONDS")
+    diagnose.add_argument(
+        "--effort",
+        choices=EFFORTS,
+        default="normal",
+        help="quick: nothing that trains; normal: about a minute at most; thorough: no limit",
+    )
+    diagnose.add_argument("--quick", action="store_true", help="the same as --effort quick")
+    diagnose.add_argument("--time-limit", type=float, metavar="SECONDS", help="another limit than that of the effort")
     diagnose.add_argument("--seed", type=int, default=0)
     diagnose.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
     diagnose.set_defaults(run=_diagnose)
@@ -77,7 +84,7 @@ def _diagnose(options: argparse.Namespace) -> int:
         **setup,
         **chosen,
         skip=[check for check in options.skip.split(",") if check],
-        quick=options.quick,
+        effort="quick" if options.quick else options.effort,
         time_limit=options.time_limit,
         symptom=options.symptom,
         seed=options.seed,

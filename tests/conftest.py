@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import tempfile
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 import numpy
 import pytest
 import torch
+
+import nbdebug.core.control
 
 
 def _same_draws() -> None:
@@ -42,6 +45,14 @@ def _private_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Itera
     before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
     yield
     tempfile.tempdir = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_limit_by_default() -> Iterator[None]:
+    """Take the default time limit away: what a test sees may not depend on how busy the machine is."""
+    before, nbdebug.core.control.INTERACTIVE = nbdebug.core.control.INTERACTIVE, math.inf
+    yield
+    nbdebug.core.control.INTERACTIVE = before
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -125,4 +125,4 @@ def test_quick_leaves_out_what_trains(tmp_path: Path) -> None:
     assert main(["diagnose", "setups:healthy", *asked, "--json", str(tmp_path / "quick.json")]) == 0
     results = json.loads((tmp_path / "quick.json").read_text())["results"]
     assert [result["status"] for result in results] == ["clean", "skipped"]
-    assert results[1]["reason"] == "omitted by quick=True"
+    assert results[1]["reason"] == 'omitted by effort="quick"'

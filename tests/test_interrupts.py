@@ -116,7 +116,7 @@ def test_cancel_from_another_thread() -> None:
 def test_time_limit() -> None:
     report = nbdebug.diagnose(**classify(mlp()), checks=CHECKS, progress=False, time_limit=1e-3)
     assert {result.status for result in report.results} == {"skipped"}
-    assert {result.reason for result in report.results} == {"the time limit was reached"}
+    assert {result.reason for result in report.results} == {"not tried: time limit of 0.001 s"}
 
 
 def test_an_interrupt_between_experiments() -> None:

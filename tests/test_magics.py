@@ -116,7 +116,7 @@ def test_diagnose_magic_saves_a_report() -> None:
     )
     assert "run %nbdebug diagnose" in shown[1]
     assert "✓ First pass" in shown[4] and "takes no arguments" in shown[5]
-    assert "omitted by quick=True" in shown[6]
+    assert "omitted by effort=" in shown[6]
     assert "checks in" in shown[2]
     assert "True" in shown[3]
 

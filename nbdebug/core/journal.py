@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -79,7 +79,8 @@ class Journal:
     def stop(self, kind: Stopped, reason: str) -> None:
         """Keep that the run was stopped, and why; the next run takes it back with `resume`."""
         with self._lock:
-            self.stopped, self._stop_note = kind, f"The run was stopped: {reason}."
+            self.stopped = kind
+            self._stop_note = f"The run was stopped: {reason}." if kind != "out of time" else ""
 
     def resume(self) -> None:
         """Forget that an earlier run was stopped, which says nothing about the next one."""
@@ -91,6 +92,12 @@ class Journal:
         with self._lock:
             self._results[result.check] = result
         self.tell(Event("result", result.check, 1.0, result=result))
+
+    def arrange(self, order: Sequence[str]) -> None:
+        """Put the results into this order, whatever the order of asking was; others come behind."""
+        with self._lock:
+            known = [check for check in order if check in self._results]
+            self._results = {check: self._results[check] for check in dict.fromkeys((*known, *self._results))}
 
     def forget(self, checks: set[str] | None = None) -> None:
         """Drop the results of these checks, or of all."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nbdebug.core.control import EFFORTS, Effort
 from nbdebug.errors import BadInput
 
-__all__ = ["check_thresholds", "check_time_limit", "checked_ids", "checked_options"]
+__all__ = ["check_thresholds", "check_time_limit", "checked_effort", "checked_ids", "checked_options"]
 
 
 def checked_options(
@@ -17,7 +18,6 @@ def checked_options(
     seed: Any,
     progress: Any,
     tell_apart: Any,
-    quick: Any,
     samples: Any,
     seconds: Any,
 ) -> None:
@@ -28,7 +28,7 @@ def checked_options(
     _check_number(samples, "sweep_samples", "a number of samples above 0", "sweep_samples=4096")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise _bad("seed", seed, "an integer from 0 to 4294967295", "seed=0")
-    for name, value in (("progress", progress), ("tell_apart", tell_apart), ("quick", quick)):
+    for name, value in (("progress", progress), ("tell_apart", tell_apart)):
         if value not in (True, False):
             raise _bad(name, value, "True or False", f"{name}=False")
 
@@ -46,6 +46,16 @@ def checked_ids(ids: Any, name: str) -> list[str]:
 def check_time_limit(time_limit: Any) -> None:
     """Refuse a time limit that is no time."""
     _check_number(time_limit, "time_limit", "a number of seconds above 0, or None", "time_limit=60", optional=True)
+
+
+def checked_effort(effort: Any, quick: Any = False) -> Effort:
+    """Return the effort of a run; `quick=True` is another way to write effort="quick"."""
+    if effort not in EFFORTS:
+        raise _bad("effort", effort, '"quick", "normal" or "thorough"', 'effort="thorough"')
+    if quick not in (True, False):
+        raise _bad("quick", quick, "True or False", "quick=False")
+    chosen: Effort = "quick" if quick else effort
+    return chosen
 
 
 def check_thresholds(thresholds: Any) -> None:

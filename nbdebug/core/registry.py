@@ -12,7 +12,7 @@ import pkgutil
 import types
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, overload
 
 from nbdebug.core.renamed import current_id
@@ -36,13 +36,14 @@ class Need:
 
 @dataclass(frozen=True)
 class ProbeSpec:
-    """An experiment: the function, what it needs, and the type of evidence that it yields."""
+    """An experiment: the function, what it needs, the type of evidence that it yields, and its part of the budget."""
 
     name: str
     function: Callable[..., Any]
     needs: dict[str, Need]
     yields: type
     is_quick: bool = True
+    share: float = 0.25
 
     @property
     def title(self) -> str:
@@ -190,16 +191,16 @@ def check(
 @overload
 def probe(function: F, /) -> F: ...
 @overload
-def probe(*, quick: bool = True) -> Callable[[F], F]: ...
-def probe(function: F | None = None, /, *, quick: bool = True) -> F | Callable[[F], F]:
+def probe(*, quick: bool = True, share: float = 0.25) -> Callable[[F], F]: ...
+def probe(function: F | None = None, /, *, quick: bool = True, share: float = 0.25) -> F | Callable[[F], F]:
     """Register a function that experiments on a copy, or looks at a setup, and returns evidence.
 
     One that trains for a while, or takes longer than some training steps, says `quick=False`: a quick diagnosis
-    leaves it out.
+    leaves it out. `share` is the part of a run's time limit that it may take; what does not fit is not tried.
     """
 
     def register(function: F) -> F:
-        registry.add_probe(_source(function, quick))
+        registry.add_probe(replace(_source(function, quick), share=share))
         return function
 
     return register if function is None else register(function)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbdebug.core.control import Control
-from nbdebug.core.options import checked_ids, checked_options
+from nbdebug.core.control import Control, Effort, limit_for
+from nbdebug.core.options import checked_effort, checked_ids, checked_options
 from nbdebug.core.registry import registry
 from nbdebug.engine.all_ranks import gathering
+from nbdebug.engine.budgeting import in_budget_order, says_budget, time_one_step, trains
 from nbdebug.engine.decision_tree import checks_for, find_symptom, tree_order
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.root_cause import arbitrate
@@ -26,7 +28,7 @@ from nbdebug.setup.source_locations import places_of
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["conclude", "diagnose", "report_of"]
+__all__ = ["conclude", "diagnose", "report_of", "run_within_budget"]
 
 QUICK_SAMPLES = 256
 
@@ -49,6 +51,7 @@ def diagnose(
     checks: Iterable[str] | None = None,
     skip: Iterable[str] = (),
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    effort: Effort = "normal",
     quick: bool = False,
     time_limit: float | None = None,
     seed: int = 0,
@@ -68,8 +71,11 @@ def diagnose(
     dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are most likely to
     explain it run first; `answers` to the tree's questions, by their ids, are kept in the report. Where several causes
     are left, each is fixed alone on a copy to find the root cause, unless `tell_apart` is False.
-    `quick` leaves out every experiment that trains or takes long, and looks at few batches and samples: it takes about
-    as long as 40 training steps. In a distributed training, call it on every rank: each examines its own, and the
+    A run takes about a minute at most with `effort="normal"`, spent on contradictions first, then on whether your
+    training learns, then on why not; what does not fit is reported as not tried. `effort="thorough"` has no limit.
+    `effort="quick"` (or `quick=True`) leaves out every experiment that trains or takes long, and looks at few batches
+    and samples: about 40 training steps. `time_limit` sets another limit, in seconds. In a distributed training, call
+    it on every rank: each examines its own, and the
     report of rank 0 holds what all of them found.
     """
     checked_options(
@@ -78,10 +84,10 @@ def diagnose(
         seed=seed,
         progress=progress,
         tell_apart=tell_apart,
-        quick=quick,
         samples=sweep_samples,
         seconds=sweep_seconds,
     )
+    effort = checked_effort(effort, quick)
     setup = Setup(
         model,
         loader,
@@ -95,13 +101,13 @@ def diagnose(
         scheduler=scheduler,
         class_names=class_names,
         checkpoint=checkpoint,
-        sweep_samples=min(sweep_samples, QUICK_SAMPLES) if quick else sweep_samples,
+        sweep_samples=min(sweep_samples, QUICK_SAMPLES) if effort == "quick" else sweep_samples,
         sweep_seconds=sweep_seconds,
     )
     registry.load()  # before the clock starts
     session = Session(
         setup,
-        control=Control(time_limit=time_limit, quick=quick),
+        control=Control(time_limit=limit_for(effort, time_limit), quick=effort == "quick"),
         thresholds=thresholds,
         seed=seed,
         symptom=symptom,
@@ -114,12 +120,24 @@ def diagnose(
         wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
     with gathering(setup, session.control) as ranks:
         shown = progress and ranks.speaks
-        with progress_bar(session, [check for check in wanted if check not in left_out], shown=shown) as todo:
-            started = time.perf_counter()
-            session.run(todo)
-        if tell_apart and not quick and not session.journal.stopped:
+        started, todo = time.perf_counter(), [check for check in wanted if check not in left_out]
+        with progress_bar(session, todo, shown=shown) as say:
+            run_within_budget(session, todo, say)
+        if tell_apart and effort != "quick" and session.journal.stopped in ("", "out of time"):
             conclude(session, shown=shown)
+        session.journal.arrange(todo)
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
+
+
+def run_within_budget(session: Session, checks: Sequence[str], say: Callable[[str], None] = lambda _: None) -> None:
+    """Run these checks, the cheap and likeliest first; where time is limited, say how far it goes by one timed step."""
+    control = session.control
+    is_long = control.has_budget and not control.quick and trains(checks, session.registry)
+
+    def begin() -> None:
+        say(says_budget(control, time_one_step(session) if is_long else math.nan))
+
+    session.run(in_budget_order(checks, session.registry), first=begin)
 
 
 def conclude(session: Session, *, shown: bool) -> None:
@@ -142,7 +160,7 @@ def report_of(session: Session, *, seconds: float | None = None, planned: Iterab
         setup=session.setup.description(),
         notes=[*session.journal.notes, *(note for feed in session.setup.feeds for note in feed.notes)],
         timings=dict(sorted(session.timings.items(), key=lambda item: -item[1])),
-        environment=environment() | {"seed": str(session.seed)},
+        environment=environment() | {"seed": str(session.seed)} | _limit_of(session.control),
         seconds=sum(result.seconds for result in session.journal.results) if seconds is None else seconds,
         made=now(),
         places=places_of(unwrap(session.setup.model), (finding.where for finding in findings)),
@@ -151,6 +169,10 @@ def report_of(session: Session, *, seconds: float | None = None, planned: Iterab
         not_run=tuple(check for check in planned if check not in known),
         stopped=session.journal.stopped,
     )
+
+
+def _limit_of(control: Control) -> dict[str, str]:
+    return {"time limit": f"{control.budget:.3g} s"} if control.has_budget else {}
 
 
 def _reading_order(session: Session) -> list[str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from nbdebug.core.control import Control
+from nbdebug.core.control import OUT_OF_TIME, Control
 from nbdebug.core.finding import Finding, LeftOut, Result, Status
 from nbdebug.core.journal import Event, Journal, Stopped
 from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
@@ -23,6 +23,7 @@ from nbdebug.errors import (
     SandboxRefused,
     described,
 )
+from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.observe_call import observed_reading
 from nbdebug.sandbox import Sandbox, guarded, interrupts_held, make_sandbox
@@ -30,9 +31,11 @@ from nbdebug.sandbox.isolation import refuse_leaking
 from nbdebug.sandbox.state_snapshot import Witness
 from nbdebug.setup import Reading, Setup
 
-__all__ = ["Missing", "Session"]
+__all__ = ["Missing", "Session", "not_tried"]
 
 T = TypeVar("T")
+UNTRIED = ("quick", "time")
+RACE_SHARE = 0.35  # of the budget: kept for the differential diagnosis, once it is known that the training fails
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Missing:
     status: Status
     reason: str
     left_out: LeftOut = ""
+    allowance: int = 0  # of which budget it did not fit into the rest; the next one begins anew
 
 
 class Session:
@@ -74,6 +78,7 @@ class Session:
         self.timings: dict[str, float] = {}
         self._evidence: dict[type, Any] = {}
         self._running = ""
+        self._only_known = False  # the time is over: what is known already is judged, and nothing is tried
         self._witness: Witness | None = None  # of this run; it serves on as long as nothing is touched
 
     def set_thresholds(self, check: str, **values: Any) -> None:
@@ -97,9 +102,12 @@ class Session:
         """Keep the user's answer to a question of the tree; None takes it back."""
         self.journal.answer(question, None if value is None else checked_answer(question, value))
 
-    def run(self, checks: Iterable[str]) -> list[Result]:
+    def run(self, checks: Iterable[str], *, first: Callable[[], object] | None = None) -> list[Result]:
         """Run these checks in order; an interrupt or a cancel ends the run and says so for those left.
 
+        What is to be done `first` is stopped in the same way.
+
+        Once the time is over, the checks whose evidence is known are judged all the same; the others are not tried.
         A second Ctrl-C is raised, after everything is restored. What the user has to fix first (`BadInput`,
         `TwinRefused`) ends the run as an error of its own.
         """
@@ -107,11 +115,12 @@ class Session:
         self._witness = Witness(*self.setup.live_parts())
         try:
             with interrupts_held(self.control):
+                if first is not None:
+                    first()
                 while left:
-                    self.control.poll()
-                    self.run_check(left[0])
+                    self._run_next(left[0])
                     left.pop(0)
-        except (KeyboardInterrupt, Cancelled, OutOfTime) as stop:
+        except (KeyboardInterrupt, Cancelled) as stop:
             kind = _what_stopped(stop)
             reason = str(stop) or kind
             for check in left:
@@ -120,9 +129,24 @@ class Session:
             if self.control.insisted.is_set():
                 raise
         finally:
-            self._witness = None
+            self._witness, self._only_known = None, False
             self.control.reset()
         return self.journal.results
+
+    def _run_next(self, check: str) -> None:
+        """Run one check of a run; with what is known already, once the time is over."""
+        kept = RACE_SHARE if _has_failed(self.known(LearningGate)) else 0.0
+        try:
+            if not self._only_known:
+                self.control.poll()
+            with self.control.keeping(kept):
+                self.run_check(check)
+        except OutOfTime:
+            if self._only_known or not self.control.is_over:
+                raise
+            self._only_known = True
+            self.journal.stop("out of time", not_tried(self.control))
+            self.run_check(check)
 
     def run_check(self, check: str) -> Result:
         """Run one check and write its result into the journal."""
@@ -175,19 +199,24 @@ class Session:
 
     def _supply(self, need: Need) -> Any:
         found = self._lookup(need.kind)
-        if need.optional and isinstance(found, Missing) and found.status == "skipped" and found.left_out != "quick":
-            return None  # what a quick run leaves out might have calmed: without it nothing is said
+        if need.optional and isinstance(found, Missing) and found.status == "skipped" and found.left_out not in UNTRIED:
+            return None  # what was left out might have calmed: without it nothing is said
         return found
 
     def _lookup(self, kind: type) -> Any:
         if kind is Setup:
             return self.setup
-        if kind not in self._evidence:
+        found = self._evidence.get(kind)
+        is_late = isinstance(found, Missing) and found.left_out == "time"
+        if found is None or (is_late and found.allowance != self.control.allowances):
             spec = self._source(kind)
             if spec is None:
                 return Missing("crashed", f"no probe yields {kind.__name__}; define one with @nbdebug.probe")
             if self.control.quick and not spec.is_quick:
-                return Missing("skipped", "omitted by quick=True", "quick")
+                return Missing("skipped", 'omitted by effort="quick"', "quick")
+            if self._only_known:
+                self._evidence[kind] = Missing("skipped", not_tried(self.control), "time", self.control.allowances)
+                return self._evidence[kind]
             self._evidence[kind] = self._experiment(spec)
         return self._evidence[kind]
 
@@ -214,11 +243,11 @@ class Session:
             return Missing("skipped", str(leak).splitlines()[0])
         except (Cancelled, BadInput, SandboxRefused):
             raise
-        except OutOfTime:
+        except OutOfTime as why:
             if self.control.is_over:
                 raise
-            reason = f"the probe {spec.name} reached its time limit before its answer was clear"
-            return Missing("skipped", reason, "time")
+            said = "" if str(why) == OUT_OF_TIME else f": {why}"
+            return Missing("skipped", not_tried(self.control) + said, "time", self.control.allowances)
         except Exception as error:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
@@ -247,6 +276,11 @@ class Session:
         """Return evidence that was gathered already, or None."""
         found = self._evidence.get(kind)
         return None if isinstance(found, Missing) else found
+
+    def missing(self, kind: type) -> Missing | None:
+        """Return why evidence that was asked for could not be had, or None."""
+        found = self._evidence.get(kind)
+        return found if isinstance(found, Missing) else None
 
     def _under_guard(self, name: str, title: str, function: Callable[[], T]) -> T:
         self._running = name
@@ -283,7 +317,8 @@ class Session:
                 needs[name] = make_sandbox(self.setup, self.control)
                 self._tell_notes(needs[name])
         try:
-            return spec.function(**needs)
+            with self.control.share(spec.share):
+                return spec.function(**needs)
         finally:
             for made in needs.values():
                 if isinstance(made, Sandbox):
@@ -307,5 +342,13 @@ def _signed(finding: Any, spec: CheckSpec) -> Finding:
 
 
 def _what_stopped(stop: BaseException) -> Stopped:
-    kinds: dict[type, Stopped] = {KeyboardInterrupt: "interrupted", OutOfTime: "out of time"}
-    return kinds.get(type(stop), "cancelled")
+    return "interrupted" if isinstance(stop, KeyboardInterrupt) else "cancelled"
+
+
+def not_tried(control: Control) -> str:
+    """Return why something was left out for want of time."""
+    return f"not tried: time limit of {control.budget:.3g} s"
+
+
+def _has_failed(gate: LearningGate | None) -> bool:
+    return gate is not None and gate.verdict == "fails"

@@ -17,7 +17,7 @@ from nbdebug.core.journal import Event
 from nbdebug.core.verification import Contest, Verification
 from nbdebug.engine.differential import Differential, Run, take_apart
 from nbdebug.engine.ranking import ranked
-from nbdebug.engine.session import Session
+from nbdebug.engine.session import Session, not_tried
 from nbdebug.errors import Cancelled, NbdebugError, OutOfTime
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.report.progress import progress_line
@@ -33,6 +33,9 @@ def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
     """Judge the alarms of a whole run by how the training comes out; return whether that could be told."""
     gate = session.known(LearningGate)
     if gate is None:
+        missing = session.missing(LearningGate)
+        if missing is not None and missing.left_out == "time":
+            session.journal.note(f"Whether your training learns is {missing.reason}. What only looks odd is a suspect.")
         return False
     if gate.verdict == "unknown" and gate.measure != "held-out loss":
         return False  # nobody learns it: the data, the model and the loss are all suspects
@@ -76,11 +79,14 @@ def _taken_apart(session: Session, gate: LearningGate, order: Sequence[str], sho
     title = "finding the cause of the failure"
     started = time.perf_counter()
     try:
-        with interrupts_held(session.control), progress_line(title, shown=shown) as listen, _heard(session, listen):
+        line = progress_line(title, shown=shown, control=session.control)
+        with interrupts_held(session.control), line as listen, _heard(session, listen):
             return session.experiment(
                 "differential", title, lambda: take_apart(session.setup, gate, findings, session.control)
             )
-    except (OutOfTime, Cancelled, KeyboardInterrupt):
+    except OutOfTime:
+        session.journal.note(f"Your training fails; finding the cause is {not_tried(session.control)}.")
+    except (Cancelled, KeyboardInterrupt):
         if session.control.insisted.is_set():
             raise
     except NbdebugError as why:

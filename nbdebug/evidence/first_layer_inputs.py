@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,7 +72,6 @@ class FirstWeights:
 
 SAMPLES = 512
 BATCH = 128
-SECONDS = 4.0
 LOOKS = 2
 FEATURES = 4096
 SMALLER = 0.1
@@ -105,7 +104,7 @@ def _random_batches(sandbox: Sandbox, control: Control) -> list[Batch]:
     setup = sandbox.setup
     if setup.whole_batches:
         return sandbox.batches(4)
-    draws = at_random(setup.feed, setup.wrap, time.monotonic() + SECONDS, control.poll)
+    draws = at_random(setup.feed, setup.wrap, math.inf, control.poll)
     if draws is None:
         return [batch.head(BATCH).to(sandbox.device) for batch in setup.batches(4)]
     batches: list[Batch] = []

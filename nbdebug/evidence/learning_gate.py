@@ -54,13 +54,15 @@ class LearningGate:
     losses: tuple[float, ...] = ()
     reference_losses: tuple[float, ...] = ()
     reason: str = ""
+    step_cost: float = 0.0  # seconds, which decide how much else is tried, and no verdict
 
 
 STEPS = 240
 FEWEST_STEPS = 60  # shorter runs of convolutions say nothing
 PATIENCE = 3  # differential.md: without it, 20 of 63 sound programs look broken; with it 5
 LOOKS = 4  # measurements during the first steps, so that what learns ends early
-SECONDS = 8.0  # of training for the first steps; a slower model takes fewer
+WHOLE = 10  # times the first steps: what the gate takes where nothing learns (references, patience, another start)
+PART = 0.6  # of the time left, for all of that; the rest is for finding the cause
 ACHIEVABLE = 0.2  # skill that somebody has to reach before a training without it fails
 HALF = 0.5  # of what is achievable
 CLEAR_FALL = 0.1  # of the first held-out loss: a reduction that a training without a metric is judged by
@@ -80,7 +82,7 @@ RECIPES: tuple[tuple[str, tuple[Patch, ...]], ...] = (
 Tell = Callable[[float], None]
 
 
-@probe(quick=False)
+@probe(quick=False, share=1.0)
 def learning_gate(
     sandbox: Sandbox, trial: TrialRun | None, baselines: Baselines | None, control: Control
 ) -> LearningGate:
@@ -99,6 +101,12 @@ def learning_gate(
     return _by_loss(own, steps, control)
 
 
+def _require(control: Control, each: float, steps: int, why: str) -> None:
+    """Raise where so many steps take longer than the time that is left, before they are begun."""
+    if control.affordable(each, steps) < steps:
+        raise OutOfTime(why)
+
+
 def patched_by(setup: Setup, patches: Sequence[Patch]) -> Setup:
     """Return a setup with these patches, without those that do not apply."""
     for patch in patches:
@@ -114,10 +122,11 @@ def _first_steps(own: TrialTraining, control: Control) -> int:
     own.advance(5)
     own.seconds, begun = 0.0, own.steps
     own.advance(5)
-    each = max(own.seconds / max(own.steps - begun, 1), 1e-6)
-    steps = int(min(STEPS, max(FEWEST_STEPS, SECONDS / each)))
-    if each * steps * PATIENCE > control.seconds_left:
-        raise NotApplicable("a training step takes too long for the time that is left")
+    each = own.seconds / max(own.steps - begun, 1) + LOOKS * own.scoring / STEPS
+    fit = control.affordable(each, WHOLE * STEPS, part=PART) // WHOLE
+    steps = min(STEPS, max(FEWEST_STEPS, fit))
+    _require(control, each, steps, f"{steps} training steps do not fit")
+    own.step_cost = each
     for look in range(1, LOOKS + 1):
         goal = steps * look // LOOKS
         own.advance(goal - own.steps, lambda f, look=look: control.progress((look - 1 + f) / LOOKS, "your training"))  # type: ignore[misc]
@@ -130,6 +139,8 @@ def _by_metric(own: TrialTraining, steps: int, achieved: float, baseline: str, c
     first = own.last
     if own.settled_skill >= HALF:
         return _said("learns", own, first, first, 1.0, "a perfect prediction")
+    late = f"it has not learned after {own.steps} steps, and what is achievable"
+    _require(control, own.step_cost, steps, f"{late} takes {steps} steps more than fit")
     losses: tuple[float, ...] = ()
     reference, name = achieved, f"scikit-learn ({baseline})"
     for recipe, patches in RECIPES:
@@ -157,6 +168,9 @@ def _with_patience(
 ) -> LearningGate:
     """Train on to three times the steps, and once more from another start, before anything is called a failure."""
     goal = HALF * reference
+    longer = (2 * PATIENCE - 1) * steps - max(0, own.steps - steps)
+    late = f"it has not learned after {own.steps} steps, and three times the steps from two random starts do not fit"
+    _require(control, own.step_cost, longer, late)
     _train_on(own, PATIENCE * steps, goal, control, "your training, three times as long")
     if own.is_finite and own.settled_skill >= goal:
         return _said("slow", own, first, own.last, reference, name, "", losses)
@@ -268,4 +282,5 @@ def _said(
         losses=tuple(own.losses),
         reference_losses=reference_losses,
         reason=reason,
+        step_cost=own.step_cost,
     )

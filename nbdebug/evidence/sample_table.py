@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +76,6 @@ class Samples:
 
 
 ROWS = 2000
-SECONDS = 6.0
 MOST_CLASSES = 200
 Labels = list[torch.Tensor]
 
@@ -105,12 +103,13 @@ def _table(setup: Setup, feed: Feed, control: Control, start: float, width: floa
     indices: list[int] = []
     same, shape, name = False, None, ""
     digests: list[bytes] = []
-    begin, seconds = time.monotonic(), min(SECONDS, setup.sweep_seconds)
+
+    wanted = min(ROWS, setup.sweep_samples)
 
     def tell(fraction: float) -> None:
         control.progress(start + width * fraction, f"loading samples of {feed.name}")
 
-    for part in drawn(feed, setup.wrap, count=min(ROWS, setup.sweep_samples), seconds=seconds, tell=tell):
+    for part in drawn(feed, setup.wrap, count=wanted, control=control, tell=tell):
         inputs.append(columns_of(part.batch))
         indices.extend(part.indices)
         digests.extend(digests_of(part.batch))
@@ -135,7 +134,7 @@ def _table(setup: Setup, feed: Feed, control: Control, start: float, width: floa
         shape,
         same,
         tuple(digests[: len(rows)]),
-        time.monotonic() - begin > seconds,
+        len(indices) < min(wanted, feed.total or wanted),
     )
 
 

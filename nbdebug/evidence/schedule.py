@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.schedules import rates_ahead, rates_now
 from nbdebug.setup.user_code import required_user_code
@@ -30,7 +30,6 @@ class Schedule:
 
 GLANCE = 3  # calls of the step that show whether it touches the rate
 CALLS = 75
-SECONDS = 10.0
 
 
 @probe
@@ -59,15 +58,11 @@ def _within_the_step(sandbox: Sandbox, control: Control) -> Schedule:
     _as_it_stands(sandbox)
     sandbox.ready_to_train()
     batch, rates = sandbox.batch(), [max(rates_now(sandbox.optimizer))]
-    try:
-        with control.limit(SECONDS), required_user_code("train_step fails: {kind}: {message}"):
-            for call in range(CALLS):
-                control.progress(call / CALLS, "recording the learning rate of your training step")
-                sandbox.user_step(batch.clone())
-                rates.append(max(rates_now(sandbox.optimizer)))
-                if call + 1 == GLANCE and len(set(rates)) == 1:
-                    raise NotApplicable("no scheduler was passed, and train_step does not change the learning rate")
-    except OutOfTime:
-        if control.is_over:
-            raise
+    with required_user_code("train_step fails: {kind}: {message}"):
+        for call in control.as_many(range(CALLS)):
+            control.progress(call / CALLS, "recording the learning rate of your training step")
+            sandbox.user_step(batch.clone())
+            rates.append(max(rates_now(sandbox.optimizer)))
+            if call + 1 == GLANCE and len(set(rates)) == 1:
+                raise NotApplicable("no scheduler was passed, and train_step does not change the learning rate")
     return Schedule("your train_step", tuple(rates), sandbox.setup.feed.batch_count, in_step=True)

@@ -68,7 +68,7 @@ class UpdateRatios:
 
 
 STEPS = 60
-SECONDS = 15.0
+FEWEST_STEPS = 20
 RATIO_STEPS = 5
 LOOK = 2 * RATIO_STEPS  # steps between two looks whether the answer is clear
 MOVED = 0.1  # of the weights, over the whole run
@@ -127,8 +127,8 @@ def _train(
     sandbox.ready_to_train()
     losses: list[float] = []
     changes: dict[str, list[float]] = {}
-    spent, started = 0.0, time.perf_counter()
-    for step in range(STEPS):
+    spent = 0.0
+    for step in control.as_many(range(STEPS), fewest=FEWEST_STEPS):
         control.progress(step / STEPS, "training briefly")
         before = _matrices(sandbox) if step < RATIO_STEPS else {}
         begun = time.perf_counter()
@@ -137,7 +137,7 @@ def _train(
         for name, now in _matrices(sandbox).items() if before else ():
             size = float(before[name].norm())
             changes.setdefault(name, []).append(float((now - before[name]).norm()) / max(size, 1e-12))
-        if time.perf_counter() - started > SECONDS or _is_clear(sandbox, batches[0], losses):
+        if _is_clear(sandbox, batches[0], losses):
             break
     ratios = tuple((name, sorted(values)[len(values) // 2]) for name, values in changes.items())
     return losses, ratios, spent / len(losses)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from itertools import islice
 
@@ -51,11 +50,9 @@ class Practice:
 
 
 STEPS = 300
-SECONDS = 6.0  # of this thread's work for the training; what it has come to by then is compared
-PATIENCE = 3.0  # times as long by the clock: on a busy machine, work takes longer than it would alone
+FEWEST_STEPS = 20  # fewer compare nothing
 POOL = 24  # batches that are drawn in the loader's own order
 BATCHES = 12  # of them, one after the other from a random place on, the training goes over again and again
-DRAW_SECONDS = 4.0
 ANSWERED = 512  # samples, drawn at random, whose answers are judged
 
 
@@ -89,7 +86,7 @@ def _asked(sandbox: Sandbox, control: Control) -> list[Batch]:
         setup.feed,
         setup.wrap,
         count=ANSWERED,
-        seconds=DRAW_SECONDS,
+        control=control,
         tell=lambda fraction: control.progress(0.1 * fraction, "loading samples"),
     )
     return [item.batch.to(sandbox.device) for item in found]
@@ -97,11 +94,10 @@ def _asked(sandbox: Sandbox, control: Control) -> list[Batch]:
 
 def _batches(sandbox: Sandbox) -> list[Batch]:
     """Return some batches that follow each other in the loader's own order, from a random place on."""
-    end, pool = time.monotonic() + DRAW_SECONDS, list[Batch]()
+    pool = list[Batch]()
     for raw in islice(sandbox.setup.feed, POOL):
+        sandbox.control.poll()
         pool.append(sandbox.setup.wrap(raw).to(sandbox.device))
-        if time.monotonic() > end:
-            break
     if not pool:
         raise NotApplicable("the loader yields no batch")
     start = int(torch.randint(len(pool), ()))
@@ -109,15 +105,14 @@ def _batches(sandbox: Sandbox) -> list[Batch]:
 
 
 def _train(sandbox: Sandbox, batches: list[Batch], control: Control) -> list[float]:
-    """Take steps until they are over, the time is up, or the answer is clear."""
+    """Take steps until they are over or the answer is clear; copies that are compared take equally many."""
     if sandbox.train_step is None:  # a step of the user's own switches the mode, or forgets to
         sandbox.ready_to_train()
-    worked, begun, losses = time.thread_time(), time.monotonic(), list[float]()
-    for step in range(STEPS):
+    losses = list[float]()
+    for step in control.as_many(range(STEPS), part=0.5, fewest=FEWEST_STEPS, agreed="training_run"):
         control.progress(0.1 + 0.9 * step / STEPS, "training briefly")
         losses.append(sandbox.own_step(batches[step % len(batches)].clone()))
-        is_over = time.thread_time() - worked > SECONDS or time.monotonic() - begun > PATIENCE * SECONDS
-        if is_over or is_clear(losses):
+        if is_clear(losses):
             break
     return losses
 

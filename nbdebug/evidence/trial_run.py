@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +65,6 @@ class TrialRun:
 
 
 BATCHES = 4
-SECONDS = 3.0
 _MISCALLED = re.compile(r"forward\(\) (missing|takes|got an unexpected|got multiple)|object of type|indices must be")
 
 
@@ -74,21 +72,19 @@ _MISCALLED = re.compile(r"forward\(\) (missing|takes|got an unexpected|got multi
 def trial_run(sandbox: Sandbox, control: Control) -> TrialRun:
     """Run a few batches forward, through the loss and backward."""
     sandbox.ready_to_train()
-    batches, begun = several_batches(sandbox, BATCHES), time.monotonic()
-    failed = _attempt(sandbox, batches[0], 0)
-    if failed is not None:
+    batches = several_batches(sandbox, BATCHES)
+    for index in control.as_many(range(len(batches)), part=0.3):
+        control.progress(index / len(batches), f"running batch {index}")
+        failed = _attempt(sandbox, batches[index], index)
+        if failed is not None:
+            break
+    if failed is not None and not index:
         if sandbox.train_step is not None and _own_step_runs(sandbox, batches[0]):
             raise NotApplicable(
                 f"your train_step runs, but the {failed.failed_at} pass fails without it; pass compute_loss="
             )
         return failed
-    later = None
-    for index, batch in enumerate(batches[1:], 1):
-        control.progress(index / len(batches), f"running batch {index}")
-        if later is None and time.monotonic() - begun < SECONDS:
-            later = _attempt(sandbox, batch, index)
-    if later is None:
-        later = _attempt(sandbox, batches[0], 0, training=False)
+    later = failed if failed is not None else _attempt(sandbox, batches[0], 0, training=False)
     sandbox.setup.whole_batches = _takes_whole_batches_only(sandbox, batches[0])
     return TrialRun("", batch=describe(batches[0].reading), later=later)
 

@@ -8,7 +8,7 @@ import torch
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.activations import Activation, activations_in, by_unit
@@ -58,7 +58,6 @@ class UnitActivity:
 SAMPLES = 1024
 BATCHES = 32
 SLOPES = 4  # batches whose slopes are measured
-SECONDS = 15.0
 FLAT = 0.01  # of the steepest slope: tanh beyond 3, a sigmoid beyond 6
 MOSTLY = 0.6  # of the samples
 
@@ -69,21 +68,17 @@ def unit_activity(sandbox: Sandbox, trial: TrialRun, control: Control) -> UnitAc
     require_run(trial)
     tallies: dict[str, _Tally] = {}
     seen, batches = 0, sandbox.batches(BATCHES)
-    try:
-        with control.limit(SECONDS), sandbox.mode(training=False):
-            for index, batch in enumerate(batches):
-                control.progress(index / len(batches), "recording every unit")
-                if seen >= SAMPLES:
-                    break
-                for activation in activations_in(traced(sandbox, batch), tallies if index else None):
-                    path = activation.layer.path
-                    if path not in tallies:
-                        tallies[path] = _Tally(activation)
-                    tallies[path].add(activation, with_slope=index < SLOPES)
-                seen += batch.size
-    except OutOfTime:
-        if control.is_over or not tallies:
-            raise
+    with sandbox.mode(training=False):
+        for index in control.as_many(range(len(batches))):
+            control.progress(index / len(batches), "recording every unit")
+            if seen >= SAMPLES:
+                break
+            for activation in activations_in(traced(sandbox, batches[index]), tallies if index else None):
+                path = activation.layer.path
+                if path not in tallies:
+                    tallies[path] = _Tally(activation)
+                tallies[path].add(activation, with_slope=index < SLOPES)
+            seen += batches[index].size
     if not tallies:
         raise NotApplicable("no layer with an activation after it was called")
     total = sandbox.setup.feed.total

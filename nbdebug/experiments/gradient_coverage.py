@@ -85,6 +85,15 @@ class CallFacts:
         self.first: dict[str, Call] = {}
         for call in sorted(seen.calls, key=lambda call: call.began):
             self.first.setdefault(call.path, call)
+        self.places = {id(call): index for index, call in enumerate(seen.calls)}
+        self.learning = [call for call in self.first.values() if _learns(call)]
+        self.prints: dict[Any, list[tuple[Call, float]]] = {}  # directions of gradients by their shape
+        for call in self.learning:
+            own = seen.prints.get(self.places[id(call)])
+            if own is not None:
+                self.prints.setdefault(own[0], []).append((call, own[1]))
+        every = {path for counts in seen.called for path in counts}
+        self.resting = [path for path in every if len({counts[path] for counts in seen.called}) > 1]  # in some batches
         self.kinds = {path or "model": type(module).__name__ for path, module in sandbox.model.named_modules()}
 
     def of(self, path: str) -> dict[str, Any]:
@@ -104,23 +113,21 @@ class CallFacts:
         around = self.first.get(path.rpartition(".")[0] or "model")
         if around is not None and around is not call and _learns(around):
             return True
-        places = {id(other): index for index, other in enumerate(self.seen.calls)}
-        own = self.seen.prints.get(places.get(id(call), -1))
+        own = self.seen.prints.get(self.places.get(id(call), -1))
         return own is not None and any(
-            _learns(other) and other is not call and _same(own, self.seen.prints.get(places[id(other)]))
-            for other in self.first.values()
+            math.isclose(own[1], direction, rel_tol=1e-3)
+            for other, direction in self.prints.get(own[0], ())
+            if other is not call
         )
 
     def _comes_and_goes(self, path: str) -> bool:
         """Whether this module, or one like it in the same container, is called in some batches only."""
         parent = path.rpartition(".")[0]
         grand = parent.rpartition(".")[0]
-        for other in {p for counts in self.seen.called for p in counts}:
+        for other in self.resting:
             near = other.rpartition(".")[0] == parent or (grand and other.startswith(f"{grand}."))
             if near and self.kinds.get(other) == self.kinds.get(path):
-                counts = {c[other] for c in self.seen.called}
-                if len(counts) > 1:
-                    return True
+                return True
         return False
 
 
@@ -131,10 +138,6 @@ def _direction(gradient: torch.Tensor) -> float:
         return 0.0
     waves = torch.arange(values.numel(), device=values.device, dtype=torch.float64).mul_(0.7).sin_()
     return float(values.double() @ waves)
-
-
-def _same(one: tuple[Any, float], other: tuple[Any, float] | None) -> bool:
-    return other is not None and one[0] == other[0] and math.isclose(one[1], other[1], rel_tol=1e-3)
 
 
 def _learns(call: Call) -> bool:

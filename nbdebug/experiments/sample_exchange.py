@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,10 +88,8 @@ def runnable(samples: Samples, count: int, run: Callable[[Batch], Any]) -> Sampl
 
 
 def several_batches(sandbox: Sandbox, most: int) -> list[Batch]:
-    """Return some batches: as many as asked, fewer where drawing them is slow."""
-    begun = time.monotonic()
-    batches = sandbox.batches(2)
-    return batches if time.monotonic() - begun > 0.3 else sandbox.batches(most)
+    """Return some batches, as many as asked or as there are."""
+    return sandbox.batches(most)
 
 
 def samples_of(sandbox: Sandbox, batch: Batch | None = None) -> Samples:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 
-from nbdebug.errors import NotApplicable
 from nbdebug.experiments.learning_curve import Fit
 from nbdebug.experiments.skill import metric_of, skill_of
 from nbdebug.experiments.train_briefly import hurry
@@ -21,7 +18,6 @@ from nbdebug.setup.sample_dataset import seed_all
 __all__ = ["HeldOut", "Score", "TrialTraining", "permute_weights", "split_batches"]
 
 POOL = 80  # batches that are drawn in the loader's own order
-DRAW_SECONDS = 5.0
 EVERY = 5  # of the batches, one is held out: it has samples from everywhere, also where the loader sorts by label
 MOST_HELD_OUT = 600  # samples
 
@@ -54,14 +50,7 @@ class Score:
 
 def split_batches(setup: Setup, device: torch.device, poll: Callable[[], None]) -> HeldOut:
     """Draw batches in the loader's own order and hold every fifth out; a few large batches are divided by samples."""
-    end, pool = time.monotonic() + DRAW_SECONDS, list[Batch]()
-    for raw in islice(setup.feed, POOL):
-        poll()
-        pool.append(setup.wrap(raw).to(device))
-        if time.monotonic() > end:
-            break
-    if not pool:
-        raise NotApplicable("the loader yields no batch")
+    pool = [batch.to(device) for batch in setup.batches(POOL, poll=poll)]
     if len(pool) >= EVERY:
         test = pool[EVERY - 1 :: EVERY]
         return HeldOut(tuple(b for n, b in enumerate(pool) if n % EVERY != EVERY - 1), tuple(_up_to(test)))
@@ -99,7 +88,8 @@ class TrialTraining:
         self.sandbox, self.data, self.seed = sandbox, data, seed
         self.losses: list[float] = []
         self.scores: list[Score] = []
-        self.seconds = 0.0
+        self.seconds, self.scoring = 0.0, 0.0  # of all steps so far, and of the newest score
+        self.step_cost = 0.0  # of one step with its part of the scores, once it was timed
         hurry(sandbox)
         if sandbox.train_step is None:  # a step of the user's own sets the mode, or forgets to
             sandbox.ready_to_train()
@@ -139,20 +129,23 @@ class TrialTraining:
 
     def advance(self, steps: int, tell: Callable[[float], None] = lambda _: None) -> Score:
         """Take so many steps in the user's own way, or fewer where the loss is not finite, and measure."""
-        begun = time.perf_counter()
+        clock = self.sandbox.control.clock
+        begun = clock()
         train = self.data.train
         for step in range(steps):
             tell(step / steps)
             self.losses.append(self.sandbox.own_step(train[self.steps % len(train)].clone()))
             if not math.isfinite(self.losses[-1]):
                 break
-        self.seconds += time.perf_counter() - begun
+        self.seconds += clock() - begun
         return self.score()
 
     def score(self) -> Score:
         """Measure the copy on the held-out batches and remember it."""
+        begun = self.sandbox.control.clock()
         fit = skill_of(self.sandbox, self.data.test, self.metric) if self.metric else None
         self.scores.append(Score(self.steps, fit, self._held_out_loss()))
+        self.scoring = self.sandbox.control.clock() - begun
         return self.last
 
     @torch.no_grad()

@@ -18,7 +18,7 @@ from nbdebug.setup.transformed_batches import ChangedFeed
 
 __all__: list[str] = []
 
-STATISTICS_SAMPLES, SECONDS = 1024, 4.0  # samples used for means and standard deviations
+STATISTICS_SAMPLES = 1024  # samples used for means and standard deviations
 BUFFER = 2048  # size of the shuffle buffer for a stream
 
 Statistics = dict[str, tuple[torch.Tensor, torch.Tensor]]
@@ -190,7 +190,7 @@ class _Standardizer:
 
     def _measured(self) -> Statistics:
         found: dict[str, list[torch.Tensor]] = {}
-        source = drawn(self._feed, self._setup.wrap, count=STATISTICS_SAMPLES, seconds=SECONDS, tell=lambda _: None)
+        source = drawn(self._feed, self._setup.wrap, count=STATISTICS_SAMPLES, tell=lambda _: None)
         for item in source:
             for name, tensor in self._parts(item.batch).items():
                 found.setdefault(name, []).append(tensor)

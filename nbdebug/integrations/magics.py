@@ -16,7 +16,7 @@ __all__ = ["NbdebugMagics", "load_ipython_extension", "unload_ipython_extension"
 USAGE = """\
 %nbdebug wizard MODEL LOADER [LOSS_FN] [OPTIMIZER]    open the guided troubleshooting cell
 %nbdebug diagnose MODEL LOADER [LOSS_FN] [OPTIMIZER]  run every check and show the report
-                                                      (--quick: without experiments that train or take long)
+                                                      (--effort quick|normal|thorough, --time-limit SECONDS)
 %nbdebug batch LOADER [MODEL] [LOSS_FN]               show a batch as the model receives it
 %nbdebug tree                                         draw the decision tree with the newest report
 %nbdebug explain ID                                   explain a check
@@ -84,14 +84,15 @@ class NbdebugMagics(Magics):
     def _wizard(self, names: list[str]) -> Any:
         import nbdebug
 
-        self.newest = nbdebug.wizard(*self._values("wizard", names))
+        given, options = _diagnose_words(names)
+        self.newest = nbdebug.wizard(*self._values("wizard", given), **options)
         return self.newest
 
     def _diagnose(self, names: list[str]) -> Any:
         import nbdebug
 
-        given = [name for name in names if name != "--quick"]
-        self.newest = nbdebug.diagnose(*self._values("diagnose", given), quick="--quick" in names)
+        given, options = _diagnose_words(names)
+        self.newest = nbdebug.diagnose(*self._values("diagnose", given), **options)
         return self.newest
 
     def _batch(self, names: list[str]) -> Any:
@@ -164,6 +165,27 @@ class NbdebugMagics(Magics):
                 raise UsageError(f"{magic}: {name} does not exist: a {type(value).__name__} has no {part!r}")
             value = getattr(value, part)
         return value
+
+
+def _diagnose_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take the names and the options of a diagnosis apart; `--quick` is another way to write `--effort quick`."""
+    names: list[str] = []
+    options: dict[str, Any] = {}
+    rest = iter(word for given in words for word in (given.split("=", 1) if given.startswith("--") else [given]))
+    for word in rest:
+        if word == "--quick":
+            options["effort"] = "quick"
+        elif word == "--effort":
+            options["effort"] = next(rest, "")
+        elif word == "--time-limit":
+            given = next(rest, "")
+            try:
+                options["time_limit"] = float(given)
+            except ValueError:
+                raise UsageError(f"%nbdebug --time-limit takes seconds, and {given!r} is no number") from None
+        else:
+            names.append(word)
+    return names, options
 
 
 def _watch_line(line: str) -> tuple[list[str], dict[str, Any]]:

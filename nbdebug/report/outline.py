@@ -11,6 +11,7 @@ from nbdebug.core.finding import Finding, Place, Result
 from nbdebug.engine.decision_tree import TREE, Said, said
 from nbdebug.engine.ranking import folded
 from nbdebug.report.report import Report
+from nbdebug.report.words import not_tried
 
 __all__ = ["About", "Card", "Outline", "about", "outline"]
 
@@ -64,6 +65,7 @@ class Outline:
     skipped: tuple[tuple[Result, About], ...]
     crashed: tuple[tuple[Result, About], ...]
     said: tuple[Said, ...] = ()
+    not_tried: tuple[str, ...] = ()  # how many checks were left out and why, in one line each
 
     @property
     def not_applicable(self) -> tuple[tuple[Result, About], ...]:
@@ -99,6 +101,7 @@ def outline(report: Report) -> Outline:
         skipped=of["skipped"],
         crashed=of["crashed"],
         said=said(report.symptom, report.answers),
+        not_tried=tuple(not_tried(report)),
     )
 
 

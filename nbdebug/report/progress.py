@@ -1,4 +1,4 @@
-"""Progress of a run: current check, fraction done, time remaining.
+"""Progress of a run: what is being tried, the fraction done, and the time that is left.
 
 In a terminal it is a line on standard error. In a notebook it is an output of the cell that is removed at the end:
 whatever was written to standard error would stay there, as an empty colored box.
@@ -7,7 +7,7 @@ whatever was written to standard error would stay there, as an empty colored box
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import Any
@@ -25,10 +25,13 @@ STYLE = "display:flex;gap:8px;align-items:center;font-variant-numeric:tabular-nu
 
 
 @contextmanager
-def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterator[list[str]]:
-    """Show one bar over these checks while the block runs; it names the current experiment."""
+def progress_bar(session: Session, checks: Sequence[str], *, shown: bool) -> Iterator[Callable[[str], None]]:
+    """Show one bar over these checks while the block runs; it names the current experiment and the time left.
+
+    Yield a function that says something before them, such as how long the run may take.
+    """
     if not shown or not checks:
-        yield checks
+        yield lambda text: None
         return
     bar = _new_bar(
         total=len(checks),
@@ -45,19 +48,29 @@ def progress_bar(session: Session, checks: list[str], *, shown: bool) -> Iterato
         elif event.kind == "progress":
             bar.n = max(bar.n, done + event.fraction * 0.99)
         elif event.kind == "probe-started":
-            bar.set_postfix_str(event.text, refresh=False)
+            bar.set_postfix_str(_tried(session.control, event.text), refresh=False)
         bar.refresh() if bar.mininterval < LOG_SECONDS and event.kind != "progress" else bar.update(0)
+
+    def say(text: str) -> None:
+        bar.set_description_str(f"nbdebug ({text})" if text else "nbdebug")
 
     unsubscribe = session.journal.subscribe(listen)
     try:
-        yield checks
+        yield say
     finally:
         unsubscribe()
         bar.close()
 
 
+def _tried(control: Control, text: str) -> str:
+    """Return what is being tried, with the time that is left where it is limited."""
+    return f"{text}, {control.session_left:.0f} s left" if control.has_budget else text
+
+
 @contextmanager
-def progress_line(what: str, *, shown: bool | Callable[[Event], None]) -> Iterator[Callable[[Event], None]]:
+def progress_line(
+    what: str, *, shown: bool | Callable[[Event], None], control: Control | None = None
+) -> Iterator[Callable[[Event], None]]:
     """Yield a listener for sessions with an unknown number of experiments: one line names the current one.
 
     If `shown` is already a listener, yield it, and draw nothing.
@@ -68,8 +81,8 @@ def progress_line(what: str, *, shown: bool | Callable[[Event], None]) -> Iterat
     bar = _new_bar(total=1.0, desc=f"nbdebug: {what}", bar_format="{desc} {percentage:3.0f}% [{elapsed}]{postfix}")
 
     def listen(event: Event) -> None:
-        if event.kind == "probe-started":
-            bar.set_postfix_str(event.text, refresh=False)
+        if event.text and (event.kind == "probe-started" or control is not None):
+            bar.set_postfix_str(event.text if control is None else _tried(control, event.text), refresh=False)
         if event.kind in ("probe-started", "progress"):
             bar.n = event.fraction
             bar.update(0)

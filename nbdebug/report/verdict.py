@@ -59,7 +59,7 @@ def tally(report: Report) -> Tally:
         not_applicable=sum(result.status == "skipped" for result in results) - undone,
         crashed=tuple(result.check for result in results if result.status == "crashed"),
         not_run=undone + len(report.not_run),
-        stopped=bool(report.stopped) or any(result.was_stopped for result in results),
+        stopped=report.stopped in ("interrupted", "cancelled") or any(result.was_stopped for result in results),
     )
 
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from nbdebug.core.verification import Verification
     from nbdebug.report.report import Report
 
-__all__ = ["counts_line", "first_remedy", "not_seen", "tried"]
+__all__ = ["counts_line", "first_remedy", "not_seen", "not_tried", "tried"]
 
 
 _SKIPPED = {  # what is left out of a run though it may apply
-    "quick": "omitted by quick=True",
+    "quick": 'not tried: effort="quick" leaves training out; effort="normal" tries them',
     "stopped": "not reached before the run was stopped",
-    "time": "out of time",
+    "time": 'not tried: {limit}; effort="thorough" tries them',
     "user": "skipped by you",
 }
 
@@ -52,14 +52,22 @@ def not_seen(report: Report, most: int = 4) -> list[str]:
     """
     crashed = _by_reason(result for result in report.results if result.status == "crashed")
     lines = [f"crashed: {', '.join(checks)} ({reason})" for reason, checks in crashed.items()]
-    skipped = [result for result in report.results if result.status == "skipped"]
-    if len(skipped) <= most:
-        return [*lines, *(f"skipped: {', '.join(names)} ({reason})" for reason, names in _by_reason(skipped).items())]
-    count = Counter(result.left_out for result in skipped)
-    lines += [f"{plural(count[kind], 'check')} {_SKIPPED.get(kind, 'skipped')}." for kind in count if kind]
-    if count[""]:
-        lines.append(f"{plural(count[''], 'check')} not applicable; `report.results` says why.")
-    return lines
+    lines += not_tried(report)
+    skipped = [result for result in report.results if result.status == "skipped" and not result.is_undone]
+    if len(skipped) > most:
+        return [*lines, f"{plural(len(skipped), 'check')} not applicable; `report.results` says why."]
+    return [*lines, *(f"skipped: {', '.join(names)} ({reason})" for reason, names in _by_reason(skipped).items())]
+
+
+def not_tried(report: Report) -> list[str]:
+    """Count the checks that may apply and were left out, in one line for each reason."""
+    count = Counter(result.left_out for result in report.results if result.status == "skipped" and result.is_undone)
+    known = report.environment.get("time limit")
+    limit = f"time limit of {clean_text(known)}" if known else "out of time"
+    return [
+        f"{plural(number, 'check')} {_SKIPPED.get(kind, 'skipped').format(limit=limit)}."
+        for kind, number in count.items()
+    ]
 
 
 def _by_reason(results: Iterable[Result]) -> dict[str, list[str]]:

@@ -62,7 +62,7 @@ class Sandbox:
         """Return the first training batches, on the copy's device, as fresh copies; a quick run makes do with two."""
         count = min(count, QUICK_BATCHES) if self.control.quick else count
         whole = self.setup.whole_batches
-        return [replace(b.clone().to(self.device), whole=whole) for b in self.setup.batches(count)]
+        return [replace(b.to(self.device), whole=whole) for b in self.setup.batches(count)]
 
     def batch(self) -> Batch:
         """Return the first training batch."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 import torch
@@ -69,13 +68,12 @@ class Setup:
         self.isolation: dict[str, str] = {}  # what was run on a copy, and how that reached the model itself, if it did
         self._reading: Reading | None = None
         self.is_observed = False  # whether the user's own call of the model was looked at
-        self._drawn: list[Batch] = []
         self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every copy that is made of it
 
     def derived(self, *patches: Callable[[Any], None]) -> Setup:
         """Return a setup of the same things whose copies are patched; its feeds may be exchanged."""
         other = copy.copy(self)
-        other.patches, other._drawn = (*self.patches, *patches), []
+        other.patches = (*self.patches, *patches)
         return other
 
     @property
@@ -99,29 +97,24 @@ class Setup:
 
     def read_as(self, reading: Reading) -> None:
         """Read every batch from now on as the user's own code was seen to."""
-        self._reading, self._drawn = reading, []
+        self._reading = reading
 
-    def batches(self, count: int, feed: Feed | None = None) -> list[Batch]:
-        """Return the first batches of the training data, or of another feed, on the CPU side of things as drawn."""
-        if feed is not None and feed is not self.feed:
-            return [self.wrap(raw) for raw in feed.take(count)]
-        if len(self._drawn) < count:
-            self._drawn = self._first(count)
-        if not self._drawn:
-            raise NotApplicable("the loader yields no batch; see empty-loader")
-        return self._drawn[:count]
+    def batches(self, count: int, feed: Feed | None = None, poll: Callable[[], None] = lambda: None) -> list[Batch]:
+        """Return the first batches of the training data, or of another feed, on the CPU side of things as drawn.
 
-    def _first(self, count: int) -> list[Batch]:
-        """Draw the first batches; what the user's data set raises is said once, by its own check."""
-        drawn: list[Batch] = []
+        They are drawn once for all. What the user's data set raises is said once, by its own check.
+        """
+        source, drawn = feed or self.feed, list[Batch]()
         try:
-            for raw in islice(self.feed, count):
+            for raw in source.shared(count, poll):
                 drawn.append(self.wrap(raw))
         except NbdebugError:
             raise
         except Exception as error:
             if not drawn:
                 raise NotApplicable(f"the loader fails ({type(error).__name__}); see sample-fails") from error
+        if not drawn and source is self.feed:
+            raise NotApplicable("the loader yields no batch; see empty-loader")
         return drawn
 
     def wrap(self, raw: Any) -> Batch:

@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from nbdebug.setup.loader_adapters import opener
 from nbdebug.setup.loader_copy import copied_loader, drawn_anew
+from nbdebug.setup.object_graph import holdings_of
+from nbdebug.setup.sample_store import KEPT_BYTES, SampleStore
 
 __all__ = ["Feed"]
 
@@ -27,6 +29,11 @@ class Feed:
         self.notes: list[str] = []
         self._open: Callable[[], Iterable[Any]]
         self._replica: Any = None
+        self._samples = SampleStore()
+        self._orders: dict[int, torch.Tensor] = {}
+        self._first: list[Any] = []
+        self._held = 0
+        self._rest: Iterator[Any] | None = None
         if isinstance(loader, DataLoader):
             self._open = self._replicate
         else:
@@ -39,6 +46,43 @@ class Feed:
     def take(self, count: int) -> list[Any]:
         """Draw the first so many batches."""
         return list(islice(self, count))
+
+    def shared(self, count: int, poll: Callable[[], None] = lambda: None) -> Iterator[Any]:
+        """Yield the first batches of one pass that all experiments share, so that none is drawn twice.
+
+        They are as the loader gave them: whoever changes one has to copy it. Beyond so many bytes they are not kept.
+        """
+        is_kept = True
+        try:
+            for number in range(count):
+                if number < len(self._first):
+                    yield self._first[number]
+                    continue
+                poll()
+                self._rest = self._rest or islice(self, number, None)
+                raw = next(self._rest)
+                is_kept = self._held < KEPT_BYTES
+                if is_kept:
+                    self._first.append(raw)
+                    self._held += holdings_of(raw).size
+                yield raw
+        except StopIteration:
+            is_kept = False
+        except BaseException:
+            is_kept = False
+            raise
+        finally:
+            if not is_kept:
+                self._rest = None
+
+    def sample(self, index: Any) -> Any:
+        """Read a sample of the data set by its index; one that was read before is a copy of what was read then."""
+        return self._samples.read(self.dataset, index)
+
+    def shuffled(self, total: int) -> torch.Tensor:
+        """Return a random order of the samples: for one seed always the same, so that experiments read the same."""
+        order = torch.randperm(total)  # always drawn, so that what is drawn after it does not depend on who was first
+        return self._orders.setdefault(torch.initial_seed(), order)
 
     @property
     def live_parts(self) -> tuple[Any, ...]:

@@ -80,7 +80,7 @@ def over_all(feed: Feed, wrap: Wrap, until: float, poll: Poll) -> Iterator[Draw]
 def _shuffled(feed: Feed, total: int) -> torch.Tensor:
     """Put the indices of one pass into a random order; what a sampler draws twice is in it twice."""
     if feed.draws_everything:
-        return torch.randperm(total) if total <= 50_000_000 else torch.randint(0, total, (100_000,))
+        return feed.shuffled(total) if total <= 50_000_000 else torch.randint(0, total, (100_000,))
     order = torch.tensor(feed.order(ORDER_AT_MOST) or [], dtype=torch.int64)
     return order[torch.randperm(len(order))]
 
@@ -91,7 +91,6 @@ def _chunks(order: torch.Tensor, size: int) -> Iterator[list[int]]:
 
 
 def _planned(feed: Feed, wrap: Wrap, plan: Iterable[list[Any]], until: float, poll: Poll) -> Iterator[Draw]:
-    dataset = feed.dataset
     for indices in plan:
         samples, kept, failures = [], [], []
         for index in indices:
@@ -99,7 +98,7 @@ def _planned(feed: Feed, wrap: Wrap, plan: Iterable[list[Any]], until: float, po
             if time.monotonic() > until:
                 break
             with user_code(passing=()) as tried:
-                samples.append(dataset[index])
+                samples.append(feed.sample(index))
                 kept.append(index)
             if tried.failure:
                 failures.append(Failure(_place(index), "reading", tried.failure))

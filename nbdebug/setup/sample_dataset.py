@@ -1,10 +1,10 @@
-"""Draw samples at random over a whole data set, bounded in number and in time."""
+"""Draw samples at random over a whole data set, bounded in number."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbdebug.core.control import Control
 from nbdebug.setup.batch import Batch
 from nbdebug.setup.batch_source import Feed
 from nbdebug.setup.object_graph import arrays_in, copy_generator, generators_in
@@ -33,18 +34,26 @@ class Drawn:
     batch: Batch
 
 
-def drawn(feed: Feed, wrap: Wrap, *, count: int, seconds: float, tell: Tell) -> Iterator[Drawn]:
-    """Return up to so many different samples within so many seconds, at random where they can be reached by index.
+def drawn(
+    feed: Feed, wrap: Wrap, *, count: int, tell: Tell, control: Control | None = None, part: float = 0.4
+) -> Iterator[Drawn]:
+    """Return up to so many different samples, at random where they can be reached by index.
 
     A feed without an index is read from its beginning; its samples are numbered as they come. A sample that cannot be
-    read is left out.
+    read is left out. Under a time limit there are as many as fit into a part of the time left, judged by the first.
     """
-    begin, seen = time.monotonic(), set[int]()
+    begin, seen = control.clock() if control is not None else 0.0, set[int]()
+    is_timed = control is None or not control.has_budget
 
     def poll() -> None:
-        tell(max(len(seen) / count, (time.monotonic() - begin) / seconds))
+        tell(len(seen) / count)
 
-    for draw in over_all(feed, wrap, begin + seconds, poll):
+    for draw in over_all(feed, wrap, math.inf, poll):
+        if seen and not is_timed and control is not None:
+            is_timed, first = True, len(seen)
+            count = first + control.affordable((control.clock() - begin) / first, max(count - first, 0), part=part)
+        if len(seen) >= count:
+            return
         if draw.batch is None:
             continue
         counted = tuple(range(len(seen), len(seen) + draw.batch.size))

@@ -21,6 +21,18 @@ class ChangedFeed(Feed):
         """Draw batches from the beginning, changed."""
         return map(self._change, iter(self._inner))
 
+    def shared(self, count: int, poll: Callable[[], None] = lambda: None) -> Iterator[Any]:
+        """Yield the first batches that all experiments share, changed."""
+        return map(self._change, self._inner.shared(count, poll))
+
+    def sample(self, index: Any) -> Any:
+        """Read a sample as the feed does; it is changed where it is collated."""
+        return self._inner.sample(index)
+
+    def shuffled(self, total: int) -> Any:
+        """Return the random order of the feed."""
+        return self._inner.shuffled(total)
+
     def collate(self, samples: list[Any]) -> Any:
         """Put samples together as the loader does, and change them."""
         return self._change(self._inner.collate(samples))

@@ -65,7 +65,8 @@ def show_layers(
     """
     session = Session(Setup(model, loader, loss_fn, optimizer, compute_loss=compute_loss))
     costs = session.gather(LayerCosts)
-    with progress_bar(session, list(CHECKS) if checks else [], shown=progress) as todo:
+    todo = list(CHECKS) if checks else []
+    with progress_bar(session, todo, shown=progress):
         session.run(todo)
     return LayerView(costs, session.journal.findings, checked=checks)
 

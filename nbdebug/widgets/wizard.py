@@ -8,11 +8,11 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
+from nbdebug.engine.budgeting import in_budget_order
 from nbdebug.engine.decision_tree import checks_for, stages
-from nbdebug.engine.diagnosis import conclude
+from nbdebug.engine.diagnosis import conclude, run_within_budget
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
 from nbdebug.report import Report
@@ -37,9 +37,10 @@ _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, **options: Any) -> Wizard:
     """Open the guided troubleshooting cell on a model and its loader.
 
-    It takes what `nbdebug.diagnose` takes to describe what is examined, `thresholds`, a `time_limit` in seconds for
-    what one click starts, and `include_samples` for its report. It runs the same checks, one question at a time. Run
-    it again after a change: what still holds is kept, the rest is marked as out of date. Nothing of yours is changed.
+    It takes what `nbdebug.diagnose` takes to describe what is examined, `thresholds`, an `effort` or a `time_limit` in
+    seconds for what one click starts, and `include_samples` for its report. It runs the same checks, one question at a
+    time. Run it again after a change: what still holds is kept, the rest is marked as out of date. Nothing of yours is
+    changed.
     """
     made = Wizard(model=model, loader=loader, loss_fn=loss_fn, optimizer=optimizer, **options)
     here = cell_id()
@@ -78,7 +79,8 @@ class Wizard:
 
     def run(self) -> Report:
         """Run the whole tree here and now, on the calling thread, so that Ctrl-C works; give the report."""
-        self.session.run(self._every_check())
+        self.session.control.allow(self._bounds.limit)
+        run_within_budget(self.session, self._every_check())
         conclude(self.session, shown=False)
         self._refresh()
         self._to_result()
@@ -91,7 +93,7 @@ class Wizard:
         Results about data that is the same are kept; the others are marked as out of date.
         """
         arguments = {**self._arguments, **changes}
-        session = Session(Setup(**arguments), control=Control())  # refused before anything is given up
+        session = Session(Setup(**arguments), control=self._bounds.control)  # refused before anything is given up
         old, self._arguments = self.session, arguments
         self._hush()
         self._stale.update(hand_over(old, session, set(changes)))
@@ -151,7 +153,7 @@ class Wizard:
 
     def _listen(self) -> None:
         self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold, self.improving)
-        self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.time_limit)
+        self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.limit)
         self._unsubscribe = self.session.journal.subscribe(self._on_event)
 
     def _hush(self) -> None:
@@ -190,7 +192,10 @@ class Wizard:
         """Run every check beside the result, which fills; whoever opens a step meanwhile stays there."""
         self.pane.running = True
         self._to_result()
-        self._start([*self._every_check(), Conclude()])
+        every = self._every_check()
+        if self._bounds.limit is not None:
+            every = in_budget_order(every, self.session.registry)
+        self._start([*every, Conclude()])
 
     def _to_result(self) -> None:
         """Show the result of the whole run in place of a step."""

@@ -199,8 +199,9 @@ def warm_up() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = Session(Setup(torch.nn.Linear(6, 3), loader(), sweep_samples=64))
+        session.control.allow(1000.0)
         for spec in _specs(None):
-            with session.control.limit(0.1):
+            with session.control.share(1e-4):
                 _gather(session, spec)
 
 

@@ -13,7 +13,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.baselines import class_scores
 from nbdebug.evidence.repeated_reads import Rereading
 from nbdebug.evidence.sample_table import Samples, SampleTable
@@ -45,7 +45,7 @@ class Augmentation:
 
 
 SAMPLES, READINGS = 24, 16
-SECONDS = 12.0
+FEWEST_READINGS = 4
 LABELLED, FEWEST = 400, 60  # samples whose class simple models predict
 
 
@@ -62,15 +62,10 @@ def augmentation(setup: Setup, samples: Samples, rereading: Rereading, control: 
     assert reader is not None  # it was there for the rereading
     chosen = _spread(samples)
     parts: list[Columns] = []
-    try:
-        with control.limit(SECONDS):
-            for draw in range(READINGS):
-                for index in chosen:
-                    control.progress(len(parts) / (len(chosen) * READINGS), "loading augmented samples")
-                    parts.append(columns_of(reader.read(index, 1 + draw * 100_003 + index)))
-    except OutOfTime:
-        if control.is_over or len(parts) < 4 * len(chosen):
-            raise
+    for draw in control.as_many(range(READINGS), fewest=FEWEST_READINGS):
+        for index in chosen:
+            control.progress(len(parts) / (len(chosen) * READINGS), "loading augmented samples")
+            parts.append(columns_of(reader.read(index, 1 + draw * 100_003 + index)))
     rows = joined(parts)[0][: len(parts) // len(chosen) * len(chosen)]
     found = _measure(rows, np.tile(np.arange(len(chosen)), len(rows) // len(chosen)))
     gains = _gains(samples, control)

@@ -13,7 +13,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.baselines import Baselines
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.sample_table import Samples
@@ -49,7 +49,7 @@ class OwnRelation:
 SAMPLES = 1200
 TRAINED_ON = 600  # few enough to be learned by heart in some hundred steps, where there is nothing else to learn
 STEPS = 3000
-SECONDS = 20.0
+FEWEST_STEPS = 20
 CHUNK = 8  # held-out samples whose loss is compared as one
 BY_HEART = 0.2  # of the loss: so much better do their own targets fit samples that were learned by heart
 LOOKS = 12  # how often the training is interrupted to see whether the answer is clear
@@ -74,12 +74,7 @@ def own_relation(
         raise NotApplicable("too few samples to train on some and evaluate on others")
     sandbox.ready_to_train()
     course = _Course()
-    try:
-        with control.limit(SECONDS):
-            _train(sandbox, learned, judged, course, control)
-    except OutOfTime:
-        if control.is_over or len(course.losses) < 20:
-            raise
+    _train(sandbox, learned, judged, course, control)
     return _evidence(sandbox, learned, judged, course)
 
 
@@ -113,7 +108,7 @@ def _batches(sandbox: Sandbox, control: Control) -> list[Batch]:
         setup.feed,
         setup.wrap,
         count=SAMPLES,
-        seconds=SECONDS / 4,
+        control=control,
         tell=lambda f: control.progress(0.2 * f, "loading samples"),
     )
     batches = [part.batch.to(sandbox.device) for part in parts]
@@ -122,9 +117,9 @@ def _batches(sandbox: Sandbox, control: Control) -> list[Batch]:
 
 
 def _train(sandbox: Sandbox, learned: list[Batch], judged: list[Batch], course: _Course, control: Control) -> None:
-    """Train until unseen samples are predicted, or those trained on are known by heart, or steps and time are over."""
+    """Train until unseen samples are predicted, or those trained on are known by heart, or the steps are over."""
     pause = 3 * len(learned)
-    for step in range(STEPS):
+    for step in control.as_many(range(STEPS), fewest=FEWEST_STEPS):
         control.progress(0.2 + 0.8 * step / STEPS, "training on some samples to predict others")
         course.losses.append(sandbox.plain_step(learned[step % len(learned)]))
         if (step + 1) % pause == 0:

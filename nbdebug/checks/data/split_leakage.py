@@ -61,7 +61,6 @@ class Splits:
 
 
 POOL, HELD_OUT = 20_000, 5_000  # samples whose digests are compared
-SECONDS = 8.0
 RICH = 100.0  # bits: content as improbable as this does not come twice by accident
 NEAR = 0.13  # cleanlab: near duplicates are closer than 0.13 × the median distance of neighbors
 SHOWN = 20
@@ -110,7 +109,7 @@ def _digests(setup: Setup, feed: Feed, table: SampleTable, control: Control, sta
     def tell(fraction: float) -> None:
         control.progress(start + width * fraction, f"comparing samples of {feed.name}")
 
-    for part in drawn(feed, setup.wrap, count=count, seconds=min(SECONDS, setup.sweep_seconds), tell=tell):
+    for part in drawn(feed, setup.wrap, count=count, control=control, tell=tell):
         for index, digest in zip(part.indices, digests_of(part.batch), strict=True):
             places[digest].append(index)
         seen += len(part.indices)

@@ -13,7 +13,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import NodeOwners
@@ -55,7 +55,6 @@ class CustomGradients:
 
 SAMPLES = 4
 CALLS = 3  # calls of one function that are examined
-SECONDS = 10.0
 
 
 @probe
@@ -80,16 +79,8 @@ def custom_gradients(sandbox: Sandbox, trial: TrialRun, control: Control) -> Cus
 
 
 def _all_judged(calls: list[FunctionCall], control: Control) -> list[CustomGradient]:
-    """Judge one call after another, as far as the time goes."""
-    found: list[CustomGradient] = []
-    try:
-        with control.limit(SECONDS):
-            for call in calls:
-                found.extend(_judged(call, control))
-    except OutOfTime:
-        if control.is_over or not found:
-            raise
-    return found
+    """Judge one call after another, as many as fit."""
+    return [found for call in control.as_many(calls) for found in _judged(call, control)]
 
 
 def _judged(call: FunctionCall, control: Control) -> list[CustomGradient]:

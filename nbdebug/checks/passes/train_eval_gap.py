@@ -15,7 +15,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import FirstPass, require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import first_tensor, tapped
@@ -50,7 +50,7 @@ BATCHES, SAMPLES, STEPS, SETTLING = 8, 256, 80, 40
 LOOK = 10  # steps between two looks whether enough was learned
 ENOUGH = 0.4  # of the loss: four times what the check asks for, so that what is lost again stands out
 SMALL = 0.25  # of what was learned: half of what the check calls lost
-SECONDS = 10.0
+FEWEST_STEPS = 20
 
 
 @probe(quick=False)
@@ -79,16 +79,11 @@ def _train(
 ) -> int:
     """Train until enough was learned, and give the number of steps."""
     losses: list[float] = []
-    try:
-        with control.limit(SECONDS):
-            for step in range(1, most + 1):
-                control.progress(0.8 * step / most, "training briefly to compare train and eval mode")
-                losses.append(sandbox.plain_step(batches[step % len(batches)]))
-                if step % LOOK == 0 and step > LOOK and is_enough(max(losses[-len(batches) :])):
-                    break
-    except OutOfTime:
-        if control.is_over or (len(losses) < 20 and most == STEPS):
-            raise
+    for step in control.as_many(range(1, most + 1), part=0.4, fewest=FEWEST_STEPS):
+        control.progress(0.8 * step / most, "training briefly to compare train and eval mode")
+        losses.append(sandbox.plain_step(batches[step % len(batches)]))
+        if step % LOOK == 0 and step > LOOK and is_enough(max(losses[-len(batches) :])):
+            break
     return len(losses)
 
 

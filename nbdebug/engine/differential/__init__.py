@@ -20,7 +20,6 @@ from nbdebug.setup import Setup
 
 __all__ = ["Differential", "Exchange", "Run", "take_apart"]
 
-SECONDS = 45.0
 LEAST_GAIN = 0.15  # of skill; smaller ones happen between seeds
 HALF_WAY = 0.5  # to the best run of all
 
@@ -36,9 +35,9 @@ class Differential:
     repairs: tuple[Run, ...] = ()
 
     def refutes(self, check: str) -> bool:
-        """Whether fixes of this check's finding were tried, and none rescues the training."""
+        """Whether fixes of this check's finding were tried to the end, and none rescues the training."""
         tried = [r for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check and r.was_tried]
-        return bool(tried) and not any(map(self.rescues, tried))
+        return bool(tried) and not any(r.is_cut_short or self.rescues(r) for r in tried)
 
     def confirms(self, check: str) -> bool:
         """Whether a fix of this check's finding rescues the training."""
@@ -59,8 +58,9 @@ def take_apart(setup: Setup, gate: LearningGate, findings: Sequence[Finding], co
     """Exchange one ingredient at a time and name the first that rescues the training from two random starts."""
     sandbox = make_sandbox(setup, control)
     data = split_batches(setup, sandbox.device, control.poll)
-    suspects = hypotheses(findings)
-    runs = race(setup, data, gate, [*suspects, *exchanges_for(sandbox, data)], control, SECONDS)
+    exchanges = [*hypotheses(findings), *exchanges_for(sandbox, data)]
+    del sandbox  # before other copies are made
+    runs = race(setup, data, gate, exchanges, control)
     found = Differential(own_skill(gate), tuple(runs))
     rescuing = [run for run in runs if found.rescues(run)]
     repairs = tuple(run for run in rescuing if not run.exchange.check)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +21,9 @@ __all__ = ["Run", "own_skill", "race", "repeat"]
 HEAT = 0.35  # of the steps, after which only those ahead go on; the winner is ahead by then in 22 to 28 of 31 cases
 AHEAD = 0.03  # of skill
 SAME = 1e-5  # relative: an exchange with the same loss and gradient changes nothing
+KEPT = 1  # copies that wait for their end; another one that is ahead is trained on at once, so that memory is bounded
+FINALS = 2.0  # of the steps: kept from the heats for the best run's end and its repetition
+UNTRIED = "not tried: out of time"
 COMPARED = {"limit-dropout", "drop-last-activation", "replace-loss", "plain-loss"}
 
 
@@ -35,6 +37,7 @@ class Run:
     steps: int = 0
     losses: tuple[float, ...] = ()
     left_out: str = ""
+    is_cut_short: bool = False  # it was ahead, and the time did not last to train it to the end
 
     @property
     def was_tried(self) -> bool:
@@ -42,34 +45,50 @@ class Run:
         return not self.left_out
 
 
-def race(
-    setup: Setup, data: HeldOut, gate: LearningGate, exchanges: Sequence[Exchange], control: Control, seconds: float
-) -> list[Run]:
-    """Train every exchange for a third of the steps, and those that are ahead to the end."""
-    end, steps = time.monotonic() + seconds, _steps(gate)
+def race(setup: Setup, data: HeldOut, gate: LearningGate, exchanges: Sequence[Exchange], control: Control) -> list[Run]:
+    """Train every exchange for a third of the steps, and those that are ahead to the end, as far as the time lasts."""
+    steps, each = _steps(gate), gate.step_cost
+    heat = int(HEAT * steps)
     base = _loss_and_gradient(make_sandbox(setup, control), data)
-    runs, trainings = list[Run](), dict[int, TrialTraining]()
+    runs, ahead, floor = list[Run](), list[tuple[Run, TrialTraining]](), own_skill(gate) + AHEAD
     for number, exchange in enumerate(exchanges):
         run = Run(exchange)
         runs.append(run)
-        if time.monotonic() > end:
-            run.left_out = "not tried: out of time"
+        if not _fits(control, each, heat + int(FINALS * steps) * bool(number)):
+            run.left_out = UNTRIED
             continue
         control.progress(0.7 * number / len(exchanges), f"trying {exchange.name}")
         training = _begun(setup, data, exchange, control, base, run)
-        if training is not None and _trained(training, int(HEAT * steps), gate, control.poll, run):
-            trainings[number] = training
-    floor = own_skill(gate) + AHEAD
-    for number, training in trainings.items():
-        if runs[number].skill >= floor and time.monotonic() < end:
-            control.progress(0.7 + 0.3 * number / len(runs), f"trying {runs[number].exchange.name}")
-            _trained(training, steps - training.steps, gate, control.poll, runs[number])
+        if training is None or not _trained(training, heat, gate, control.poll, run) or run.skill < floor:
+            continue
+        ahead.append((run, training))
+        if len(ahead) > KEPT:
+            _finished(*ahead.pop(), gate, control)
+    for run, training in ahead:
+        control.progress(0.8, f"trying {run.exchange.name}")
+        _finished(run, training, gate, control)
     return runs
+
+
+def _finished(run: Run, training: TrialTraining, gate: LearningGate, control: Control) -> None:
+    """Train on to the end, where the time lasts."""
+    steps = _steps(gate) - training.steps
+    if _fits(control, gate.step_cost, steps):
+        _trained(training, steps, gate, control.poll, run)
+    else:
+        run.is_cut_short = True
+
+
+def _fits(control: Control, each: float, steps: int) -> bool:
+    return control.affordable(each, steps) >= steps and control.seconds_left > 0
 
 
 def repeat(setup: Setup, data: HeldOut, gate: LearningGate, exchange: Exchange, control: Control) -> Run:
     """Train one exchange again from another random start, to the end."""
     run = Run(exchange)
+    if not _fits(control, gate.step_cost, _steps(gate)):
+        run.left_out = UNTRIED
+        return run
     training = _begun(setup, data, exchange, control, None, run, seed=1)
     if training is not None:
         _trained(training, _steps(gate), gate, control.poll, run)
@@ -108,8 +127,10 @@ def _begun(
         if seed:
             permute_weights(sandbox, seed)
         return TrialTraining(sandbox, own, seed)
-    except (OutOfTime, Cancelled):
+    except Cancelled:
         raise
+    except OutOfTime:
+        run.left_out = UNTRIED
     except NbdebugError as why:
         run.left_out = str(why).splitlines()[0]
     except Exception as error:  # an exchange that does not fit this program
@@ -122,8 +143,14 @@ def _trained(training: TrialTraining, steps: int, gate: LearningGate, poll: Call
         training.advance(max(1, steps // 2), lambda _: poll())
         if training.is_finite:
             training.advance(max(1, steps - steps // 2), lambda _: poll())
-    except (OutOfTime, Cancelled):
+    except Cancelled:
         raise
+    except OutOfTime:
+        if run.steps:
+            run.is_cut_short = True
+        else:
+            run.left_out = UNTRIED
+        return False
     except Exception as error:
         run.left_out = f"does not fit: {type(error).__name__}"
         return False

@@ -34,10 +34,9 @@ from nbdebug.setup import Setup
 __all__ = ["Experiment", "Trial", "arbitrate", "planned", "tell_apart"]
 
 Listener = Callable[[Event], None]
-SECONDS = 45.0  # for all trials together; what is known by then counts
 
 
-def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, seconds: float = SECONDS) -> list[Trial]:
+def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True) -> list[Trial]:
     """Find out which of several unexplained alarms is the cause, and write it into the journal.
 
     `order` are all checks in the order of the tree. Nothing is tried where one cause is left, where no alarm says how
@@ -54,15 +53,17 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True, sec
     try:
         with (
             interrupts_held(session.control),
-            session.control.limit(seconds),
-            progress_line("finding the root cause", shown=shown) as listen,
+            progress_line("finding the root cause", shown=shown, control=session.control) as listen,
         ):
             bench = _Bench(session, findings, outcomes, order, listen)
             for rival in sorted(able, key=bench.cost):  # the cheapest tell most where the time is short
                 trials += bench.cure([rival])
             if len(trials) > 1 and not any(set(trial.gone) & set(outcomes) for trial in trials):
                 trials += bench.cure(able)
-    except (OutOfTime, Cancelled, KeyboardInterrupt):
+    except OutOfTime:
+        known = f"{len(trials)} of {len(able)} fixes were tried alone"
+        session.journal.note(f"Finding the root cause was ended by the time limit: {known}.")
+    except (Cancelled, KeyboardInterrupt):
         if session.control.insisted.is_set():
             raise
     finally:
@@ -80,11 +81,10 @@ def tell_apart(session: Session, experiment: Experiment, order: Sequence[str], l
     findings = ranked(session.journal.findings, order)
     outcomes = outcomes_in(findings)
     rivals = [rival for rival in rivals_in(findings) if rival.check == experiment.cure]
-    with session.control.limit(SECONDS):
-        try:
-            trials = _Bench(session, findings, outcomes, order, listen).cure(rivals)
-        except OutOfTime:
-            trials = []
+    try:
+        trials = _Bench(session, findings, outcomes, order, listen).cure(rivals)
+    except OutOfTime:
+        trials = []
     if not trials:
         _write_untold(session, experiment.cure)
         return f"{experiment.cure} could not be fixed on a copy with a conclusive result"

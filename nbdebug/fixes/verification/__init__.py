@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdebug.charts import Lines
-from nbdebug.core.control import Control
+from nbdebug.core.control import Control, limit_for
 from nbdebug.core.finding import Finding
 from nbdebug.core.journal import Event
 from nbdebug.core.remedy import Remedy
@@ -85,7 +85,7 @@ def _verified(
 ) -> Verification:
     """Try one remedy, or all in their order until one verifies; the best that came of it is given."""
     chosen = _chosen(finding, number)
-    control = control or Control(time_limit=time_limit)
+    control = control or Control(time_limit=limit_for("normal", time_limit))
     plain: dict[int, Practice | str] = {}
     tried: list[Verification] = []
     for remedy in chosen:

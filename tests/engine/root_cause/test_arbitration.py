@@ -158,7 +158,10 @@ def test_time_and_interrupts_end_it_with_what_is_known(monkeypatch: pytest.Monke
     """The time is bounded; a cancel during the trials leaves the findings as they were."""
     session = session_of(["frozen-parameters", *LEARNING])
     before = [str(finding) for finding in session.journal.findings]
-    assert arbitrate(session, ORDER, shown=False, seconds=0.0) == []
+    session.control.allow(0.0)
+    assert arbitrate(session, ORDER, shown=False) == []
+    assert "Finding the root cause was ended by the time limit: 0 of " in session.journal.notes[-1]
+    session.control.allow(None)
     assert [str(finding) for finding in session.journal.findings] == before
 
     polls = itertools.count()

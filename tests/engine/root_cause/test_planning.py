@@ -35,7 +35,7 @@ def test_the_cheapest_is_planned_and_says_why(session: Session) -> None:
 def test_the_cheapest_is_made_first(session: Session) -> None:
     """Where the time ends, the dearest is what was left out."""
     dear(session, "frozen-parameters")
-    trials = arbitrate(session, ORDER, shown=False, seconds=600.0)
+    trials = arbitrate(session, ORDER, shown=False)
     alone = [trial.cured[0] for trial in trials if len(trial.cured) == 1]
     assert len(alone) > 1 and alone[-1] == "frozen-parameters"
     assert any(note.startswith("Root cause experiment on copies: with ") for note in session.journal.notes)
