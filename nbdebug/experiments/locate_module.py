@@ -7,6 +7,7 @@ code before it is, in the forward of the module around it).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,8 +69,10 @@ class Place:
         return f"in the code of {inside} before `{self.path}` ({self.module})"
 
 
-def record(sandbox: Sandbox, batch: Batch, *, whole: bool = False, seed: int = SEED) -> Recording:
+def record(sandbox: Sandbox, batch: Batch, *, whole: bool = False, seed: int = SEED, inner: bool = True) -> Recording:
     """Run the model (with its loss, if `whole`) on a batch and keep a copy of all that flows.
+
+    Without `inner`, only what comes out in the end is kept: enough to see whether there is anything to look for.
 
     Random numbers and what the model keeps between calls are the same for every recording.
     """
@@ -90,7 +93,8 @@ def record(sandbox: Sandbox, batch: Batch, *, whole: bool = False, seed: int = S
         keep(path, module, output, False)
 
     seed_all(seed)
-    with from_one_state(sandbox.model), tapped(sandbox.model, after=after, before=before):
+    taps = tapped(sandbox.model, after=after, before=before) if inner else nullcontext()
+    with from_one_state(sandbox.model), taps:
         if whole:
             outcome = sandbox.run(batch)
             output: Any = (outcome.output, outcome.loss)

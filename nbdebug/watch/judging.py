@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from nbdebug.core.finding import Result
@@ -79,7 +79,7 @@ class RecordingSession(Session):
         super().__init__(cast("Setup", _Nobody()), thresholds=thresholds)
         self._evidence[Recording] = recording
 
-    def run(self, checks: Iterable[str]) -> list[Result]:
+    def run(self, checks: Iterable[str], *, first: Callable[[], object] | None = None) -> list[Result]:
         """Run these checks in order; an interrupt is raised, because it is meant for the training that goes on."""
         for check in checks:
             self.run_check(check)

@@ -97,25 +97,28 @@ def measure_batch_mixing(sandbox: Sandbox, trial: TrialRun) -> BatchMixing:
 def settle_and_shake(sandbox: Sandbox, samples: Samples) -> None:
     """Return lazy layers their parameters, then shake all of them: what begins at zero hides what lies before it."""
     with sandbox.mode(training=False), torch.no_grad():
-        reference_run(sandbox, samples)
+        reference_run(sandbox, samples, inner=False)
     jittered(sandbox.model)
 
 
 def _mixing(sandbox: Sandbox, samples: Samples) -> BatchMixing:
     with sandbox.mode(training=False), torch.no_grad():
-        samples, reference, whole = reference_run(sandbox, samples)
+        samples, reference, whole = reference_run(sandbox, samples, inner=False)
         if reference.predicted is None:
             raise NotApplicable("the model returns no tensor")
         if samples.count < 3:
             raise NotApplicable(
                 f"the batch has {samples.count} samples; 3 are needed to test whether one affects another"
             )
-        again = record(sandbox, samples.batch, whole=whole)
-        changed, masks = _changed(sandbox, samples, reference, whole)
-    noise = _spill_of([reference, again], [torch.zeros(samples.count, dtype=torch.bool)], samples.count)
-    influence = _spill_of([reference, *changed], masks, samples.count)
-    if influence is None or noise is None:
-        raise NotApplicable("the output has no batch dimension")
+        again = record(sandbox, samples.batch, whole=whole, inner=False)
+        changed, masks = _changed(sandbox, samples, reference, whole, inner=False)
+        noise = _spill_of([reference, again], [torch.zeros(samples.count, dtype=torch.bool)], samples.count)
+        influence = _spill_of([reference, *changed], masks, samples.count)
+        if influence is None or noise is None:
+            raise NotApplicable("the output has no batch dimension")
+        if influence > TELLS:  # only then is it worth keeping what flows through every module
+            reference, again = (record(sandbox, samples.batch, whole=whole) for _ in range(2))
+            changed, masks = _changed(sandbox, samples, reference, whole)
     place = _first(reference, changed, again, masks, samples.count) if influence > TELLS else None
     if place is not None and place.path == "model" and place.before:
         raise NotApplicable("your code mixes the samples before the model receives them")
@@ -134,19 +137,19 @@ def _mixing(sandbox: Sandbox, samples: Samples) -> BatchMixing:
     )
 
 
-def reference_run(sandbox: Sandbox, samples: Samples) -> tuple[Samples, Recording, bool]:
+def reference_run(sandbox: Sandbox, samples: Samples, *, inner: bool = True) -> tuple[Samples, Recording, bool]:
     """Run as few samples as tell them from other dimensions; all of them where the model wants its batch size."""
     shapes = {n for p in sandbox.model.parameters() if not torch.nn.parameter.is_lazy(p) for n in p.shape}
     few = samples.head(steady_prime(samples.count, samples.lengths | shapes))
     attempts = [(few, False), (few, True), (samples, False), (samples, True)]
     for chosen, whole in attempts if sandbox.compute_loss is not None else attempts[::2]:
         with user_code(passing=(NotApplicable,)):
-            return chosen, record(sandbox, chosen.batch, whole=whole), whole
+            return chosen, record(sandbox, chosen.batch, whole=whole, inner=inner), whole
     raise NotApplicable("the model fails in eval mode; see forward-fails")
 
 
 def _changed(
-    sandbox: Sandbox, samples: Samples, reference: Recording, whole: bool
+    sandbox: Sandbox, samples: Samples, reference: Recording, whole: bool, *, inner: bool = True
 ) -> tuple[list[Recording], list[torch.Tensor]]:
     """Replace one sample at a time, by its neighbor and by nonsense; what does not run or fit is left out."""
     last = samples.count - 1
@@ -155,7 +158,7 @@ def _changed(
     runs, masks = list[Recording](), list[torch.Tensor]()
     for index, batch in variants:
         with user_code(passing=()):
-            run = record(sandbox, batch, whole=whole)
+            run = record(sandbox, batch, whole=whole, inner=inner)
             if _shape(run) == _shape(reference):
                 runs.append(run)
                 masks.append(torch.arange(samples.count) == index)
@@ -236,10 +239,10 @@ def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
         raise NotApplicable("the samples of the batch cannot be reordered")
     settle_and_shake(sandbox, samples)
     with sandbox.mode(training=False), torch.no_grad():
-        samples, reference, whole = reference_run(sandbox, samples)
+        samples, reference, whole = reference_run(sandbox, samples, inner=False)
         order = torch.arange(samples.count).roll(1)
-        moved = _run(sandbox, samples.batch.select(order), whole)
-        other_luck = record(sandbox, samples.batch, whole=whole, seed=SEED + 1)
+        moved = _run(sandbox, samples.batch.select(order), whole, inner=False)
+        other_luck = record(sandbox, samples.batch, whole=whole, seed=SEED + 1, inner=False)
     if not _has_rows(samples, reference, moved, other_luck):
         raise NotApplicable("the model returns no tensor with one row per sample")
     assert reference.predicted is not None and moved.predicted is not None and other_luck.predicted is not None
@@ -250,7 +253,11 @@ def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
         rows = before.dim() > 0 and before.shape == after.shape and len(before) == samples.count
         return rows and relative_change(before[order], after) > TELLS
 
-    place = first_place([reference, moved], differs) if influence > TELLS else None
+    place = None
+    if influence > TELLS:
+        with sandbox.mode(training=False), torch.no_grad():
+            runs = [_run(sandbox, batch, whole) for batch in (samples.batch, samples.batch.select(order))]
+        place = first_place(runs, differs)
     return BatchOrder(
         influence=influence,
         noise=relative_change(reference.predicted, other_luck.predicted),
@@ -260,9 +267,9 @@ def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
     )
 
 
-def _run(sandbox: Sandbox, batch: Batch, whole: bool) -> Recording:
+def _run(sandbox: Sandbox, batch: Batch, whole: bool, *, inner: bool = True) -> Recording:
     with required_user_code("the samples cannot be reordered: {kind}", passing=(NotApplicable,)):
-        return record(sandbox, batch, whole=whole)
+        return record(sandbox, batch, whole=whole, inner=inner)
 
 
 def _has_rows(samples: Samples, *runs: Recording) -> bool:

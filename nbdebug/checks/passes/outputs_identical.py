@@ -64,7 +64,8 @@ def output_response(sandbox: Sandbox, trial: TrialRun) -> OutputResponse:
             after = _pair(sandbox, samples.batch, others, whole)
             shaken = _response(after) > NOTHING
             pair = after
-        place = _where_lost(pair) if response <= NOTHING and not shaken else None
+        is_lost = response <= NOTHING and not shaken
+        place = _where_lost(_pair(sandbox, samples.batch, others, whole, inner=True)) if is_lost else None
     first = pair[0].outputs[0]
     return OutputResponse(
         response=response,
@@ -111,11 +112,11 @@ def _needs_loss(sandbox: Sandbox, batch: Batch) -> bool:
     return sandbox.compute_loss is not None and not runs(sandbox.forward, batch)
 
 
-def _pair(sandbox: Sandbox, batch: Batch, others: list[Batch], whole: bool) -> list[Recording]:
-    recordings = [record(sandbox, batch, whole=whole)]
+def _pair(sandbox: Sandbox, batch: Batch, others: list[Batch], whole: bool, *, inner: bool = False) -> list[Recording]:
+    recordings = [record(sandbox, batch, whole=whole, inner=inner)]
     for other in others:
         with user_code():  # inputs that are too strange for the model say nothing
-            recordings.append(record(sandbox, other, whole=whole))
+            recordings.append(record(sandbox, other, whole=whole, inner=inner))
     if len(recordings) < 2:
         raise NotApplicable("there are no other inputs of the same shape to compare with")
     if any(is_bad(t) == "NaN" for r in recordings for t in r.outputs):
