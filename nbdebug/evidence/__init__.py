@@ -25,6 +25,8 @@ INDEX: dict[str, dict[str, str]] = {
         "FinitePasses": "finite_passes",
         "StepModes": "step_modes",
         "TapedPass": "taped_pass",
+        "PositionInfluence": "position_influence",
+        "AttentionScores": "attention_scores",
     },
     "How does the loss respond to outputs and targets?": {
         "LossResponse": "loss_response",

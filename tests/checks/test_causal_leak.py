@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import nbdebug
+from nbdebug.engine.session import Session
+from nbdebug.evidence import PositionInfluence
+from nbdebug.setup import Setup
+from tests.checks.position_programs import LOOKS_AHEAD, SOUND
 from tests.examples import failing_example
 from tests.zoo.samples import chain_tokens, split
 from tests.zoo.sequences import RecurrentLanguageModel, Tagger, TinyGpt, next_token_loss
@@ -34,6 +39,7 @@ class NoMask(TinyGpt):
 def mask_forgotten() -> dict[str, Any]:
     """Attention sees the whole sequence."""
     return {"model": NoMask(), "loader": language(), "loss_fn": next_token_loss}
+    # fixed: return {"model": TinyGpt(), "loader": language(), "loss_fn": next_token_loss}
 
 
 @failing_example("causal-leak", where="recurrent")
@@ -60,15 +66,6 @@ class Centered(nn.Module):
 def padded_on_both_sides() -> dict[str, Any]:
     """The window reaches into the future."""
     return {"model": Centered(), "loader": language(), "loss_fn": nn.CrossEntropyLoss()}
-
-
-@failing_example("causal-leak", where="batch[0]")
-def targets_not_shifted() -> dict[str, Any]:
-    """The token to be predicted is the token that is given."""
-    tokens = chain_tokens()[:, :15]
-    loader = split(tokens, tokens.clone(), batch_size=32)[0]
-    # fixed: loader = split(tokens[:, :-1], tokens[:, 1:], batch_size=32)[0]
-    return {"model": TinyGpt(), "loader": loader, "loss_fn": next_token_loss}
 
 
 def result(**setup: Any) -> Any:
@@ -101,4 +98,21 @@ def test_tags_are_no_next_tokens() -> None:
 def test_reconstruction_is_no_leak() -> None:
     tokens = chain_tokens()[:, :15]
     loader = split(tokens, tokens.clone(), batch_size=32)[0]
-    assert result(model=NoMask(), loader=loader, loss_fn=next_token_loss).status == "skipped"
+    assert result(model=NoMask(), loader=loader, loss_fn=next_token_loss).status == "clean"
+
+
+@pytest.mark.parametrize("name", LOOKS_AHEAD)
+def test_programs_of_every_make_that_look_ahead(name: str) -> None:
+    torch.manual_seed(0)
+    found = result(**LOOKS_AHEAD[name]()).findings
+    assert [finding.severity for finding in found] == ["bug"]
+    assert found[0].evidence["share of targets that are the next step"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["sentence-autoencoder", "sentence-autoencoder-mean"])
+def test_a_sentence_in_one_vector_is_no_leak(name: str) -> None:
+    torch.manual_seed(0)
+    session = Session(Setup(**SOUND[name]()))
+    (stream,) = session.measure(PositionInfluence).streams
+    assert stream.is_summary and stream.is_next_step and stream.target > 0.01
+    assert result(**SOUND[name]()).status == "clean"

@@ -71,7 +71,7 @@ class MaskedWords(TextTransformer):
         return self.fc(x.mean(1))
 
 
-@unseen("padding-dominates", "inputs-ignored", "non-finite-forward", "causal-leak")
+@unseen("inverted-attention-mask", "padding-dominates", "inputs-ignored", "non-finite-forward")
 def mask_the_wrong_way() -> dict[str, Any]:
     """`src_key_padding_mask` is True where nothing is to be seen."""
     model = MaskedWords()
@@ -96,7 +96,7 @@ def attention_across_the_batch() -> dict[str, Any]:
     return setup(model, review_loaders(), nn.CrossEntropyLoss(), **warmed(model))
 
 
-@unseen("target-leaks-into-inputs", "causal-leak")
+@unseen("unshifted-targets", "target-leaks-into-inputs", "causal-leak")
 def character_itself() -> dict[str, Any]:
     """The target was not moved by one."""
     data = Characters(prose(), shift=0)
@@ -124,7 +124,7 @@ def language_from_both_ends() -> dict[str, Any]:
     return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
 
 
-@unseen("target-leaks-into-inputs")
+@unseen("target-leaks-into-inputs", "unshifted-targets")
 def window_too_long() -> dict[str, Any]:
     """The window of the past holds the value that is asked for."""
     series = waves()

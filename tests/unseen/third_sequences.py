@@ -54,7 +54,7 @@ class AcrossSamples(Translator):
         return self.head(torch.cat([told, scores.softmax(0) @ keys], -1))
 
 
-@unseen("batch-mixing", "softmax-over-wrong-dim")
+@unseen("attention-over-wrong-dim", "batch-mixing", "softmax-over-wrong-dim")
 def shared_out_among_samples() -> dict[str, Any]:
     """softmax(0) where the memory is the last dimension."""
     return instead(words_backwards(), AcrossSamples(), 4e-3)
@@ -66,7 +66,7 @@ def unshifted(samples: list[torch.Tensor]) -> dict[str, torch.Tensor]:
     return {**batch, "given": batch["wanted"]}
 
 
-@unseen("target-leaks-into-inputs", "causal-leak")
+@unseen("unshifted-targets", "target-leaks-into-inputs", "causal-leak")
 def answer_as_the_beginning() -> dict[str, Any]:
     """Not shifted by one."""
     return collated(words_backwards(), unshifted)

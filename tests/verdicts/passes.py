@@ -6,7 +6,6 @@ from typing import Any
 
 from nbdebug.checks.passes.batch_mixing import BatchMixing, BatchOrder
 from nbdebug.checks.passes.batchnorm_misused import NormFacts, Norms
-from nbdebug.checks.passes.causal_leak import FutureInfluence
 from nbdebug.checks.passes.checkpoint_not_loaded import CheckpointMatch, TensorMatch
 from nbdebug.checks.passes.custom_backward_wrong import CustomGradient, CustomGradients
 from nbdebug.checks.passes.hardcoded_batch_size import BatchSizes, SizeFailure
@@ -56,18 +55,6 @@ table.row("a single last sample", "bug", norm(last_batch=1))
 table.pair("momentum", lambda momentum: norm(momentum=momentum), {0.91: "suspect", 0.89: "silent"})
 table.pair("far", lambda off: norm(training=False, default=True, off=off), {1.1: "suspect", 0.9: "silent"})
 table.pair("few", lambda count: norm(count, values=count), {3: "note", 4: "silent"})
-
-
-def future(influence: float, noise: float = 0.0, **facts: Any) -> FutureInfluence:
-    """Return how much later inputs change earlier outputs."""
-    return minimal(FutureInfluence, agreement=1.0, influence=influence, noise=noise, **facts)
-
-
-table = Table("causal-leak")
-table.row("masked", "silent", future(0.0))
-table.row("the input as its own target", "suspect", future(0.0, unshifted=True))
-table.pair("influence", future, {1.1e-3: "bug", 0.9e-3: "silent"})
-table.pair("noises", lambda times: future(1e-3 * times, 1e-3), {11.0: "bug", 9.0: "silent"})
 
 
 def checkpoint(state: str, count: int, unused: tuple[str, ...] = (), equal: int = 100) -> CheckpointMatch:

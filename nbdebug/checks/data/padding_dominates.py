@@ -17,6 +17,7 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.kept_state import from_one_state
 from nbdebug.experiments.loss_of_outputs import open_box
+from nbdebug.experiments.padding import Padded, padded_inputs
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
@@ -51,39 +52,6 @@ class PaddingTrial:
 BATCHES = 4
 TRIED = 8
 RUNS = 16  # of a model that is random in eval mode, averaged
-SHORTEST = 4  # places, below which a run of equal values means nothing
-
-
-@dataclass(frozen=True)
-class _Padded:
-    """One input whose sequences are filled up: with what, at which end, and how many real places each row has."""
-
-    name: str
-    value: float
-    at_end: bool
-    lengths: torch.Tensor
-    longest: int
-
-    @property
-    def share(self) -> float:
-        """The part of all places that is padding."""
-        return 1 - float(self.lengths.double().mean()) / self.longest
-
-    def cut(self, batch: Batch, row: int, lengths_too: bool = False) -> Batch:
-        """Return one sample without its padding, in every input that has the same places; and with its true length."""
-        length = int(self.lengths[row])
-        keep = slice(0, length) if self.at_end else slice(self.longest - length, self.longest)
-
-        def shorter(_: str, tensor: torch.Tensor) -> torch.Tensor:
-            if lengths_too and tensor.dim() == 1 and not tensor.is_floating_point():
-                return tensor.clamp(max=length)
-            if tensor.dim() < 2 or tensor.shape[1] != self.longest:
-                return tensor
-            tensor = tensor[:, keep]
-            square = tensor.dim() == 3 and tensor.shape[2] == self.longest and not tensor.is_floating_point()
-            return tensor[:, :, keep] if square else tensor
-
-        return batch.select(torch.tensor([row])).map_inputs(shorter)
 
 
 @probe
@@ -91,10 +59,10 @@ def padding(sandbox: Sandbox, trial: TrialRun) -> PaddingTrial:
     """Remove the padding of each sequence and compare the predictions."""
     require_run(trial)
     batches = sandbox.batches(BATCHES)
-    seen = [found for batch in batches for found in _padded_inputs(batch)]
-    if not seen or not list(_padded_inputs(batches[0])):
+    seen = [found for batch in batches for found in padded_inputs(batch)]
+    if not seen or not list(padded_inputs(batches[0])):
         raise NotApplicable("no input looks like padded sequences")
-    here = next(_padded_inputs(batches[0]))
+    here = next(padded_inputs(batches[0]))
     same = [found for found in seen if found.name == here.name]
     share = sum(found.share for found in same) / len(same)
     count = sum(len(found.lengths) for found in same)
@@ -114,36 +82,6 @@ def padding(sandbox: Sandbox, trial: TrialRun) -> PaddingTrial:
     )
 
 
-def _padded_inputs(batch: Batch) -> Iterator[_Padded]:
-    for name, tensor in batch.inputs.items():
-        if tensor.layout is not torch.strided or tensor.is_complex() or tensor.dtype == torch.bool:
-            continue
-        sequences = tensor.dim() == 2 and not tensor.is_floating_point()
-        frames = tensor.dim() == 3 and tensor.is_floating_point()
-        if tensor.shape[0] != batch.size or batch.size < 4 or not (sequences or frames) or tensor.shape[1] < SHORTEST:
-            continue
-        for at_end in (True, False):
-            found = _ends(name, tensor, at_end)
-            if found is not None:
-                yield found
-                break
-
-
-def _ends(name: str, tensor: torch.Tensor, at_end: bool) -> _Padded | None:
-    """Look for runs of one value at the same end of many rows, of different lengths."""
-    ordered = tensor.flip(1) if at_end else tensor
-    value = float(ordered[:, 0].flatten().mode().values) if tensor.dim() == 2 else 0.0
-    filled = ordered == value if tensor.dim() == 2 else (ordered == 0).all(2)
-    runs = filled.long().cumprod(1).sum(1)
-    longest = tensor.shape[1]
-    if int((runs > 1).sum()) < max(2, 0.3 * len(runs)) or len(runs.unique()) < 3 or int((runs == longest).sum()) > 0:
-        return None
-    inside = filled.sum(1) - runs
-    if float(inside.sum()) > 0.5 * float(runs.sum()):
-        return None  # a value that occurs everywhere fills nothing up
-    return _Padded(name, value, at_end, longest - runs, longest)
-
-
 @dataclass(frozen=True)
 class _Influence:
     """The median change of a prediction without the padding, and between runs of the identical input."""
@@ -154,7 +92,7 @@ class _Influence:
 
 
 @torch.no_grad()
-def _influence(sandbox: Sandbox, batch: Batch, padded: _Padded) -> _Influence:
+def _influence(sandbox: Sandbox, batch: Batch, padded: Padded) -> _Influence:
     """Measure the change of a prediction without the padding, relative to how predictions differ."""
     rows = [r for r in padded.lengths.argsort().tolist() if 0 < int(padded.lengths[r]) < padded.longest]
     changes, noises = list[float](), list[float]()
@@ -196,14 +134,14 @@ def _mean_of(sandbox: Sandbox, forward: Callable[[], Any], runs: int) -> torch.T
     return torch.stack(outputs).mean(0)
 
 
-def _forward_cut(sandbox: Sandbox, padded: _Padded, batch: Batch, row: int) -> Any:
+def _forward_cut(sandbox: Sandbox, padded: Padded, batch: Batch, row: int) -> Any:
     """Run one sample without its padding; lengths that count padding in would be too long for it."""
     with user_code():
         return sandbox.forward(padded.cut(batch, row))
     return sandbox.forward(padded.cut(batch, row, lengths_too=True))
 
 
-def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _Padded, row: int) -> float:
+def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: Padded, row: int) -> float:
     if alone is None or cut is None:
         return 0.0
     if alone.shape != cut.shape:  # an answer for every place: compare those that are left
@@ -216,7 +154,7 @@ def _difference(alone: torch.Tensor | None, cut: torch.Tensor | None, padded: _P
     return float((alone - cut).abs().mean())
 
 
-def _in_loss(sandbox: Sandbox, batch: Batch, padded: _Padded) -> float | None:
+def _in_loss(sandbox: Sandbox, batch: Batch, padded: Padded) -> float | None:
     """Return the share of the gradient that comes from outputs at places of padding."""
     targets = list(batch.targets.values())
     if len(targets) != 1 or targets[0].shape[:2] != (batch.size, padded.longest):

@@ -130,7 +130,14 @@ TREE: tuple[Stage, ...] = (
                 "Batch independence",
                 "Does one sample affect the output for another?",
                 "A prediction must not depend on the other samples of the batch.",
-                ("batch-mixing", "causal-leak", "hardcoded-batch-size"),
+                ("batch-mixing", "hardcoded-batch-size"),
+            ),
+            Step(
+                "positions",
+                "Sequence positions",
+                "Does each prediction see the positions that it may see, and no other?",
+                "A target that is visible is copied, and attention that hides the words has nothing to attend to.",
+                ("causal-leak", "unshifted-targets", "inverted-attention-mask", "attention-over-wrong-dim"),
             ),
             Step(
                 "modes",
@@ -219,6 +226,7 @@ TREE: tuple[Stage, ...] = (
                     "activations-off-scale",
                     "vanishing-gradients",
                     "exploding-gradients",
+                    "unscaled-attention",
                 ),
             ),
             Step(

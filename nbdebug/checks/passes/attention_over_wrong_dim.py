@@ -1,0 +1,41 @@
+"""Attention weights that do not sum to 1 where they are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.registry import check
+from nbdebug.evidence.attention_scores import AttentionScores
+
+__all__ = ["attention_over_wrong_dim"]
+
+
+@check(explains=("causal-leak", "batch-mixing", "softmax-over-wrong-dim", "worse-than-baseline"))
+def attention_over_wrong_dim(scores: AttentionScores) -> Iterator[Finding]:
+    """The softmax of an attention normalizes over another dimension than that of the keys.
+
+    nbdebug looks for a softmax of a product of two values (queries and keys) whose result goes into another product,
+    and compares the dimension of the softmax with the one that the second product sums over.
+
+    Why it matters: an output of attention is an average of values only if the weights of each query sum to 1. Over
+    another dimension, queries, heads or samples compete with each other, and a causal mask hides nothing.
+
+    What to try: `softmax(dim=-1)` for scores of shape (batch, heads, queries, keys).
+    """
+    found = [facts for facts in scores.attentions if facts.is_contracted is False]
+    for facts in found[:1]:
+        yield Finding(
+            f"The softmax in `{facts.module or 'model'}` normalizes its scores of shape {facts.shape} over dim "
+            f"{facts.axis}, but the product with the values sums over another dimension.",
+            where=facts.module,
+            severity="suspect",
+            evidence={
+                "attentions": len(found),
+                "dimension of the softmax": facts.axis,
+                "shape": facts.shape,
+                "threshold": "the dimension that the next product sums over",
+                "source": "Vaswani et al. 2017, Attention Is All You Need, equation 1",
+            },
+            remedies=(Remedy("Normalize over the keys.", "weights = scores.softmax(dim=-1)"),),
+        )

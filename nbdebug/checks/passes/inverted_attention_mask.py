@@ -1,0 +1,53 @@
+"""An attention mask with the wrong meaning of True."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdebug.charts import Bars
+from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.registry import check
+from nbdebug.evidence.attention_scores import AttentionScores
+
+__all__ = ["inverted_attention_mask"]
+
+
+@check(explains=("padding-dominates", "inputs-ignored", "non-finite-forward", "worse-than-baseline"))
+def inverted_attention_mask(
+    scores: AttentionScores,
+    *,
+    seen: float = 0.98,  # of the padding and none of the words; our choice: a correct mask shows the exact opposite
+) -> Iterator[Finding]:
+    """An attention mask hides the words and keeps the padding.
+
+    nbdebug finds the padding of the inputs, and reads from the scores or the masks of each attention which keys its
+    queries may see.
+
+    Why it matters: attention averages over padding vectors, which are the same in every sample, so that no position
+    learns about another one. The word itself still passes by the residual connection, so that the loss falls a little.
+
+    What to try: `key_padding_mask` of `nn.MultiheadAttention` is True for padding; a boolean `attn_mask` of
+    `scaled_dot_product_attention` and `attention_mask` of transformers are True for words.
+    """
+    known = [
+        (facts, facts.words_seen, facts.padding_seen)
+        for facts in scores.attentions
+        if facts.words_seen is not None and facts.padding_seen is not None
+    ]
+    found = [one for one in known if one[2] >= seen and one[1] <= 1 - seen]
+    for facts, words, padding in found[:1]:
+        yield Finding(
+            f"The mask of `{facts.module or 'the attention'}` is inverted: queries may see {words:.0%} of "
+            f"the words of `{facts.padded}` and {padding:.0%} of its padding.",
+            where=facts.module,
+            severity="bug",
+            evidence={
+                "attentions": len(found),
+                "share of words seen": words,
+                "share of padding seen": padding,
+                "threshold": seen,
+                "source": "documentation of torch.nn.MultiheadAttention, key_padding_mask",
+            },
+            remedies=(Remedy("Invert the mask.", "attention(x, x, x, key_padding_mask=tokens == pad_id)"),),
+            exhibit=Bars(("words", "padding"), (words, padding), title="Keys that are seen"),
+        )

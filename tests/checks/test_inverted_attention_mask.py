@@ -1,0 +1,92 @@
+"""Failing examples whose attention sees the padding and not the words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.checks.position_programs import INVERTED, SOUND
+from tests.examples import failing_example
+from tests.zoo.samples import topic_tokens
+
+
+class MaskedWords(nn.Module):
+    """Takes True for what counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(40, 32), nn.Linear(32, 3)
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.words(tokens)
+        hidden = x + self.attention(x, x, x, key_padding_mask=tokens != 0)[0]  # fixed: key_padding_mask=tokens == 0
+        return self.head(hidden.mean(1))
+
+
+def topics(model: nn.Module) -> dict[str, Any]:
+    tokens, _, kinds = topic_tokens()
+    loader = DataLoader(TensorDataset(tokens, kinds), 32, shuffle=True)
+    return {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+@failing_example("inverted-attention-mask", where="attention")
+def words_as_padding() -> dict[str, Any]:
+    """`key_padding_mask` is True for what is not to be seen."""
+    return topics(MaskedWords())
+
+
+class Pooled(nn.Module):
+    """Asks one question of all words, with the meaning of the mask reversed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.query, self.head = nn.Embedding(40, 32), nn.Linear(32, 32), nn.Linear(32, 3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.words(tokens)
+        found = F.scaled_dot_product_attention(self.query(x), x, x, attn_mask=(tokens == 0)[:, None])
+        return self.head((x + found).mean(1))
+
+
+@failing_example("inverted-attention-mask")
+def padding_as_words() -> dict[str, Any]:
+    """A boolean `attn_mask` is True for what is to be seen."""
+    return topics(Pooled())
+
+
+def findings(setup: dict[str, Any]) -> Any:
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**setup, checks=["inverted-attention-mask"], progress=False)
+    assert report.results[0].status != "crashed", report.results
+    return report.findings
+
+
+SLOW = {"t5": [pytest.mark.slow]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in INVERTED])
+def test_masks_of_every_make_are_found(name: str) -> None:
+    (found,) = findings(INVERTED[name]())
+    assert found.severity == "bug" and found.evidence["share of padding seen"] > 0.98
+
+
+@pytest.mark.parametrize("name", ["mha", "encoder", "sdpa", "written-out", "padded-bert", "padded-gpt2"])
+def test_masks_that_hide_padding_are_clean(name: str) -> None:
+    assert not findings(SOUND[name]())
+
+
+class Unmasked(MaskedWords):
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.words(tokens)
+        return self.head((x + self.attention(x, x, x)[0]).mean(1))
+
+
+def test_attention_without_a_mask_is_another_problem() -> None:
+    assert not findings(topics(Unmasked()))

@@ -1,0 +1,75 @@
+"""Verdicts about what a prediction sees of a sequence, and about attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdebug.evidence.attention_scores import AttentionFacts, AttentionScores
+from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
+from tests.verdicts.table import Table, minimal
+
+
+def tokens(offset: int, target: float = 0.0, later: float = 0.0, earlier: float = 1.0, **facts: Any) -> StreamInfluence:
+    """Return a sequence of 12 positions that the target equals at an offset, and what predictions see of it."""
+    known = {"agreement": 1.0, "positions": 12, "predicted": 12, "is_tokens": True, **facts}
+    return minimal(StreamInfluence, offset=offset, target=target, later=later, earlier=earlier, **known)
+
+
+def seen(*streams: StreamInfluence, **facts: Any) -> PositionInfluence:
+    """Return evidence of these sequences."""
+    return minimal(PositionInfluence, streams=streams, mode="eval", **facts)
+
+
+table = Table("causal-leak")
+table.row("masked", "silent", seen(tokens(1)), None)
+table.row("no mask", "bug", seen(tokens(1, 0.5, 0.5)), None)
+table.row("one step ahead", "bug", seen(tokens(1, 0.5)), None)
+table.row("an autoencoder", "silent", seen(tokens(0, 0.5, 0.5)), None)
+table.row(
+    "an autoencoder whose first output is cut off", "silent", seen(tokens(1, 0.5, 0.5, predicted=11, start=1)), None
+)
+table.row("a sentence in one vector", "silent", seen(tokens(1, 0.5, 0.5, is_summary=True)), None)
+table.row("a source beside shifted targets", "silent", seen(tokens(1), tokens(1, 0.5, 0.5)), None)
+table.pair("influence", lambda size: (seen(tokens(1, size, size)), None), {1.1e-3: "bug", 0.9e-3: "silent"})
+
+table = Table("unshifted-targets")
+table.row("the next token", "silent", seen(tokens(1)))
+table.row("the same token", "suspect", seen(tokens(0, 0.5)))
+table.row("the same token, and a shifted one", "silent", seen(tokens(0, 0.5), tokens(1)))
+table.row("a token that is not seen", "silent", seen(tokens(0)))
+table.row("an autoencoder", "silent", seen(tokens(0, 0.5, 0.5)))
+table.row("each token alone", "silent", seen(tokens(0, 0.5, earlier=0.0)))
+table.row("a series that is reconstructed", "note", seen(tokens(0, 0.5, is_tokens=False)))
+table.row("two ahead", "suspect", seen(tokens(2, predicted=11)))
+table.row("two ahead, and one ahead in another term", "silent", seen(tokens(2, predicted=11), several=True))
+table.row("a series two ahead", "silent", seen(tokens(2, predicted=11, is_tokens=False)))
+table.row("the end of the window", "suspect", seen(tokens(11, 0.5, predicted=1, is_tokens=False)))
+table.row("behind the window", "silent", seen(tokens(11, predicted=1, is_tokens=False)))
+table.row("half of it in the window", "silent", seen(tokens(10, 0.5, predicted=4, is_tokens=False, covered=0.5)))
+table.row("a token to recall", "silent", seen(tokens(0, 0.5, 0.5, predicted=1)))
+table.pair("influence", lambda size: seen(tokens(0, size)), {1.1e-3: "suspect", 0.9e-3: "silent"})
+
+
+def attention(**facts: Any) -> AttentionScores:
+    """Return one attention of 64 features."""
+    return AttentionScores((minimal(AttentionFacts, depth=64, shape=(8, 4, 12, 12), **facts),), 8)
+
+
+table = Table("attention-over-wrong-dim")
+table.row("over the keys", "silent", attention(axis=-1, is_contracted=True))
+table.row("over the queries", "suspect", attention(axis=-2, is_contracted=False))
+table.row("not to be followed", "silent", attention(axis=-1, is_contracted=None))
+
+table = Table("inverted-attention-mask")
+table.row("padding is hidden", "silent", attention(words_seen=1.0, padding_seen=0.0))
+table.row("nothing is hidden", "silent", attention(words_seen=1.0, padding_seen=1.0))
+table.row("no padding", "silent", attention())
+table.row("words are hidden", "bug", attention(words_seen=0.0, padding_seen=1.0))
+table.pair("seen", lambda share: attention(words_seen=0.0, padding_seen=share), {0.99: "bug", 0.97: "silent"})
+
+table = Table("unscaled-attention")
+table.row("scaled", "silent", attention(is_scaled=True, spread=5.0, effective=0.1))
+table.row("not scaled, and small", "silent", attention(spread=0.5, effective=0.9))
+table.row("not scaled", "suspect", attention(spread=5.0, effective=0.1))
+table.pair("spread", lambda size: attention(spread=size, effective=0.3), {2.1: "suspect", 1.9: "silent"})
+table.pair("effective", lambda share: attention(spread=3.0, effective=share), {0.49: "suspect", 0.51: "silent"})
