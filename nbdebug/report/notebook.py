@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbdebug.charts import Exhibit
 from nbdebug.charts.draw import as_png
 from nbdebug.core.finding import Place
+from nbdebug.core.rng_safe_import import drawing_nothing
 from nbdebug.core.text import figure, shortened
 from nbdebug.report import markdown as md
 from nbdebug.report.links import link_to
@@ -23,7 +23,9 @@ from nbdebug.report.words import counts_line
 
 __all__ = ["as_notebook"]
 
-Cell = dict[str, Any]
+if TYPE_CHECKING:
+    from nbformat import NotebookNode as Cell
+
 Link = Callable[[Place | None], str]
 PICTURE_BYTES = 3_000_000  # base64 makes 4 MB of it; GitHub shows no notebook that is much larger than that
 MOST_PICTURES = 40  # a reader who comes so far looks for something, and finds its numbers
@@ -59,9 +61,10 @@ def as_notebook(report: Report, *, include_samples: bool = False, folder: Path |
     """Return the report as the text of a valid .ipynb file, without widgets or external resources.
 
     With the directory of the file, links to the user's files are relative to it.
-
-    The file is written without nbformat, whose import takes longer than all the rest; the tests validate it.
     """
+    with drawing_nothing():  # loaded here, because it takes longer than all of nbdebug
+        import nbformat
+        from nbformat.v4 import new_notebook
     cells = list(_cells(prepared(report, include_samples=include_samples), partial(link_to, folder=folder)))
     for number, cell in enumerate(cells):
         cell["id"] = f"nbdebug-{number}"  # the same report gives the same file
@@ -69,8 +72,9 @@ def as_notebook(report: Report, *, include_samples: bool = False, folder: Path |
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
-    notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(notebook, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    notebook = new_notebook(cells=cells, metadata=metadata)
+    nbformat.validate(notebook)
+    return f"{nbformat.writes(notebook, allow_nan=False)}\n"
 
 
 def _cells(report: Report, link: Link) -> Iterator[Cell]:
@@ -226,22 +230,25 @@ def _seed(report: Report) -> int:
 
 
 def _text(*paragraphs: str | Iterable[str]) -> Cell:
+    from nbformat.v4 import new_markdown_cell
+
     flat = [part for item in paragraphs for part in ([item] if isinstance(item, str) else item)]
-    return {"cell_type": "markdown", "metadata": {}, "source": "\n\n".join(part for part in flat if part)}
+    cell: Cell = new_markdown_cell("\n\n".join(part for part in flat if part))
+    return cell
 
 
 def _code(source: str, outputs: Iterable[Cell] = (), tags: Iterable[str] = (), hidden: bool = False) -> Cell:
-    metadata: Cell = {"tags": list(tags)} if tags else {}
+    from nbformat.v4 import new_code_cell
+
+    metadata: dict[str, Any] = {"tags": list(tags)} if tags else {}
     if hidden:
         metadata["jupyter"] = {"source_hidden": True}
-    return {
-        "cell_type": "code",
-        "execution_count": None,
-        "metadata": metadata,
-        "outputs": list(outputs),
-        "source": source,
-    }
+    cell: Cell = new_code_cell(source, metadata=metadata, outputs=list(outputs))
+    return cell
 
 
 def _output(data: dict[str, str], **metadata: Any) -> Cell:
-    return {"output_type": "display_data", "data": data, "metadata": metadata}
+    from nbformat.v4 import new_output
+
+    output: Cell = new_output("display_data", data, metadata=metadata)
+    return output

@@ -12,7 +12,7 @@ import numpy as np
 
 from nbdebug.charts import Exhibit
 from nbdebug.charts.draw import as_svg_address
-from nbdebug.charts.drawing.sheet import png_bytes
+from nbdebug.charts.pixels import png_bytes
 from nbdebug.core.text import aligned, clean_text, figure
 
 __all__ = ["address_of", "aligned", "code", "drawn", "lines", "number", "page", "pictures", "table"]

@@ -2,8 +2,10 @@
 
 import io
 import math
+import re
 import subprocess
 import sys
+import warnings
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -13,10 +15,9 @@ from PIL import Image
 
 from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Table
 from nbdebug.charts.draw import as_png, as_svg
-from nbdebug.charts.drawing.lines import lines as drawn_lines
-from nbdebug.charts.drawing.lines import thinned
-from nbdebug.charts.drawing.scale import scale_over
-from nbdebug.charts.drawing.sheet import Words, width_of
+from nbdebug.charts.static.scales import scale_over
+from nbdebug.charts.static.sheet import width_of
+from nbdebug.charts.thinning import thinned
 from tests.report.hostile import exhibits
 from tests.report.payloads import PAYLOADS
 from tests.report.samples import bars, histograms, images, lines, table
@@ -51,7 +52,11 @@ ODD = {
 
 
 def words(svg: str) -> list[str]:
-    return [element.text or "" for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
+    return [element.text or "" for element in texts_of(svg)]
+
+
+def texts_of(svg: str) -> list[ElementTree.Element]:
+    return [element for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
 
 
 def size(png: bytes) -> tuple[int, int]:
@@ -103,11 +108,25 @@ def test_a_hole_in_a_curve_is_marked() -> None:
 @pytest.mark.parametrize("value", [0.001, 1.0, 12345.678, -3.21e-7])
 def test_labels_of_ticks_have_room(value: float) -> None:
     """A constant curve has ticks of many digits: none begins left of the sheet, nor touches the name of the axis."""
-    sheet = drawn_lines(Lines.of_steps("rate", (0.0, 50.0), (value, value), "Learning rate"))
-    words = [mark for mark in sheet.marks if isinstance(mark, Words)]
-    ticks, name = [w for w in words if w.anchor == "end"], next(w for w in words if w.text == "rate")
-    assert len(ticks) > 2 and all(w.x - width_of(w.text, w.size) >= 0 for w in ticks)
-    assert all(w.y - w.size >= name.y for w in ticks)
+    texts = texts_of(as_svg(Lines.of_steps("rate", (0.0, 50.0), (value, value), "Learning rate"), "x"))
+    ticks = [text for text in texts if text.get("text-anchor") == "end"]
+    name = next(text for text in texts if text.text == "rate")
+    assert len(ticks) > 2
+    assert all(float(t.get("x", 0)) - width_of(t.text or "", float(t.get("font-size", "0px")[:-2])) >= 0 for t in ticks)
+    assert all(float(t.get("y", 0)) - 10.5 >= float(name.get("y", 0)) for t in ticks)
+
+
+@pytest.mark.parametrize("exhibit", [bars(), histograms(), histograms(5)], ids=["bars", "heat map", "ridges"])
+def test_names_at_the_left_are_not_cut_off(exhibit: Exhibit) -> None:
+    for text in texts_of(as_svg(exhibit, "x")):
+        if text.get("text-anchor") == "end":
+            assert float(text.get("x", 0)) >= width_of(text.text or "", float(text.get("font-size", "0px")[:-2]))
+
+
+def test_curves_of_one_color_differ_in_their_dashes() -> None:
+    paths = [e for e in ElementTree.fromstring(as_svg(ODD["fifty curves"], "x")).iter() if e.tag.endswith("path")]
+    samples = [e.get("style", "") for e in paths if "stroke-width: 1.8" in e.get("style", "")]
+    assert len(set(samples)) == 10  # of the ten that are drawn
 
 
 def test_thinning_keeps_the_spikes() -> None:
@@ -123,7 +142,7 @@ def test_thinning_keeps_the_spikes() -> None:
 @pytest.mark.parametrize("values", [(0, 1), (-3, 8), (1e-9, 2e-9), (1e5, 1e9), (5, 5), (0,), (-1e308, 1e308)])
 def test_ticks_are_few_and_in_order(values: tuple[float, ...]) -> None:
     for log in (False, True):
-        ticks = scale_over(values, 0, 100, log=log).ticks()
+        ticks = scale_over(values, log=log).ticks()
         assert 1 <= len(ticks) <= 13
         assert all(a < b for a, b in pairwise(ticks)) and all(map(math.isfinite, ticks))
 
@@ -138,10 +157,66 @@ def test_hostile_labels_stay_words(text: str) -> None:
         as_png(exhibit)
 
 
-def test_drawing_does_not_load_matplotlib() -> None:
+@pytest.mark.parametrize("text", ["$x^2$", r"$\frac{1}{2$", "50$ and 60$", r"\alpha", "日本語 \U0001f600"])
+def test_labels_are_not_parsed_as_formulas(text: str) -> None:
+    """Dollar signs, even of no valid formula, are shown as they are; a font that lacks a character is silent."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for exhibit in exhibits(text)[:3]:
+            assert text in words(as_svg(exhibit, "x"))
+            assert as_png(exhibit)
+
+
+STYLES = {
+    "text.usetex": True,
+    "font.size": 40.0,
+    "font.family": ["no such font"],
+    "path.sketch": (1.0, 100.0, 2.0),
+    "axes.facecolor": "black",
+    "svg.fonttype": "path",
+    "svg.image_inline": False,
+    "figure.autolayout": True,
+}
+
+
+@pytest.mark.parametrize("exhibit", [bars(), lines(), histograms()], ids=lambda e: e.kind)
+def test_the_style_of_the_user_neither_changes_nor_matters(exhibit: Exhibit) -> None:
+    import matplotlib
+
+    from nbdebug.charts import draw
+
+    before = as_svg(exhibit, "x"), as_png(exhibit)
+    draw.forget()
+    with matplotlib.rc_context(STYLES):
+        theirs = dict(matplotlib.rcParams)
+        assert (as_svg(exhibit, "x"), as_png(exhibit)) == before
+        assert dict(matplotlib.rcParams) == theirs
+
+
+def test_settings_that_another_thread_changes_meanwhile_stay() -> None:
+    import matplotlib
+
+    from nbdebug.charts.static.settings import own_settings
+
+    with matplotlib.rc_context({"font.size": 40.0}):
+        with own_settings():
+            assert matplotlib.rcParams["font.size"] == 10.0
+            matplotlib.rcParams["lines.linewidth"] = 7.0
+        assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["lines.linewidth"]) == (40.0, 7.0)
+
+
+def test_charts_of_a_page_share_no_name_and_refer_to_nothing() -> None:
+    for exhibit in (bars(), lines(), histograms(), histograms(5), images()):
+        svg = as_svg(exhibit, "x")
+        assert not re.search(r"\bid=|url\(|<style|<defs|<use|<script|xlink", svg)
+
+
+def test_drawing_meets_no_pyplot() -> None:
+    """And is loaded by the first picture, not by the module."""
     code = (
         "import sys; sys.path.insert(0, '.'); from tests.report.samples import bars, lines;"
-        "from nbdebug.charts.draw import as_png, as_svg; as_png(bars()); as_svg(lines(), 'x');"
-        "assert not {'matplotlib', 'torch'} & set(sys.modules)"
+        "from nbdebug.charts.draw import as_png, as_svg; assert 'matplotlib' not in sys.modules;"
+        "as_png(bars()); as_svg(lines(), 'x');"
+        "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

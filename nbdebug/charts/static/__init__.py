@@ -1,0 +1,1 @@
+"""How each kind of exhibit is laid out as a matplotlib figure, and how a figure becomes SVG or PNG."""
