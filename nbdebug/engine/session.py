@@ -248,6 +248,10 @@ class Session:
         found = self._evidence.get(kind)
         return None if isinstance(found, Missing) else found
 
+    def keep(self, found: Any) -> None:
+        """Keep what an experiment that is no probe found, as evidence of its own type."""
+        self._evidence[type(found)] = found
+
     def _under_guard(self, name: str, title: str, function: Callable[[], T]) -> T:
         self._running = name
         self.journal.tell(Event("probe-started", name, text=title))

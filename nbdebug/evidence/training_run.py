@@ -14,7 +14,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.learning_curve import Fit
 from nbdebug.experiments.task import class_dim, task_of
-from nbdebug.experiments.train_briefly import fit_of, hurry, is_clear
+from nbdebug.experiments.train_briefly import fit_of, hurry, is_clear, with_loss
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import drawn, seed_all
@@ -114,7 +114,7 @@ def _train(sandbox: Sandbox, batches: list[Batch], control: Control) -> list[flo
         sandbox.ready_to_train()
     worked, begun, losses = time.thread_time(), time.monotonic(), list[float]()
     for step in range(STEPS):
-        control.progress(0.1 + 0.9 * step / STEPS, "training briefly")
+        control.progress(0.1 + 0.9 * step / STEPS, with_loss("training briefly", losses))
         losses.append(sandbox.own_step(batches[step % len(batches)].clone()))
         is_over = time.thread_time() - worked > SECONDS or time.monotonic() - begun > PATIENCE * SECONDS
         if is_over or is_clear(losses):
