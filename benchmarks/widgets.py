@@ -114,7 +114,7 @@ def first_paint(notebook: Notebook, cell: int) -> float:
         cell,
     )
     output = notebook.output(cell)
-    expect(output.get_by_role("button", name="Run this step")).to_be_visible(timeout=60_000)
+    expect(output.get_by_role("button", name="Run diagnosis").first).to_be_visible(timeout=60_000)
     seconds = time.perf_counter() - begun
     expect(output).to_contain_text("kernel ")
     printed = output.locator("pre", has_text="kernel ").first.inner_text()
@@ -122,12 +122,12 @@ def first_paint(notebook: Notebook, cell: int) -> float:
 
 
 def clicks(notebook: Notebook, cell: int) -> tuple[float, float]:
-    """Return the milliseconds until a click on Cancel shows while an experiment runs, and until the kernel answers."""
+    """Return the milliseconds until a click on Stop shows while an experiment runs, and until the kernel answers."""
     output = notebook.output(cell)
-    output.get_by_role("button", name=step_named("memorize")).click()
+    output.get_by_role("button", name=step_named("memorize")).first.click()
     output.get_by_role("button", name="Run this step").click()
     expect(output).to_contain_text("overfitting one batch", timeout=60_000)
-    button = output.get_by_role("button", name="Cancel").element_handle()
+    button = output.get_by_role("button", name="Stop").element_handle()
     seen = notebook.page.evaluate(CLICK, [button])
     return float(seen["shown"]), float(seen["heard"])
 

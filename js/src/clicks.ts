@@ -2,6 +2,7 @@
 // hear of clicks only when the cell has ended, and until then nothing else would show that the click was taken.
 
 const PATIENCE = 300; // milliseconds before it is said that the kernel lets wait
+const OWN = ".nbdebug-stage-tree, .nbdebug-explored, .nbdebug-copy, .nbdebug-insert"; // these answer by themselves
 const WAITS = "waits for the running cell";
 
 export class Clicks {
@@ -35,7 +36,7 @@ export class Clicks {
 
   private readonly clicked = (event: Event): void => {
     const button = (event.target as HTMLElement).closest?.<HTMLButtonElement>("button");
-    if (!button || button.disabled || this.inside.contains(button)) return;
+    if (!button || button.disabled || button.closest(OWN)) return;
     if (!button.closest(".nbdebug-wizard")?.contains(this.inside)) return;
     button.setAttribute("aria-busy", "true");
     this.asked.add(button);

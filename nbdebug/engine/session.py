@@ -282,6 +282,10 @@ class Session:
         found = self._evidence.get(kind)
         return found if isinstance(found, Missing) else None
 
+    def keep(self, found: Any) -> None:
+        """Keep what an experiment that is no probe found, as evidence of its own type."""
+        self._evidence[type(found)] = found
+
     def _under_guard(self, name: str, title: str, function: Callable[[], T]) -> T:
         self._running = name
         self.journal.tell(Event("probe-started", name, text=title))

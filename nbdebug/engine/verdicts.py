@@ -23,7 +23,7 @@ from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.report.progress import progress_line
 from nbdebug.sandbox import interrupts_held
 
-__all__ = ["settle"]
+__all__ = ["ruled_out", "says_learning", "settle"]
 
 FAILS = "training-fails"
 MOST_SHOWN = 12  # exchanges in a chart
@@ -44,6 +44,7 @@ def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
         return True
     found = _taken_apart(session, gate, order, shown)
     if found is not None:
+        session.keep(found)
         _write(session, gate, found)
     return True
 
@@ -95,6 +96,15 @@ def _taken_apart(session: Session, gate: LearningGate, order: Sequence[str], sho
         session.control.reset()
         session.timings["differential"] = time.perf_counter() - started
     return None
+
+
+def ruled_out(session: Session) -> list[tuple[str, float]]:
+    """Return the exchanges that were tried and do not rescue the training, each with the skill it came to."""
+    found = session.known(Differential)
+    if found is None:
+        return []
+    vain = [run for run in found.runs if run.was_tried and not found.rescues(run)]
+    return [(run.exchange.name, run.skill) for run in sorted(vain, key=lambda run: -run.skill)]
 
 
 class _heard:

@@ -19,6 +19,7 @@ from nbdebug.errors import NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.baselines import Baselines
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.train_briefly import with_loss
 from nbdebug.experiments.trial_training import HeldOut, Score, TrialTraining, permute_weights, split_batches
 from nbdebug.sandbox import Sandbox, make_sandbox
 from nbdebug.setup import Setup
@@ -129,7 +130,7 @@ def _first_steps(own: TrialTraining, control: Control) -> int:
     own.step_cost = each
     for look in range(1, LOOKS + 1):
         goal = steps * look // LOOKS
-        own.advance(goal - own.steps, lambda f, look=look: control.progress((look - 1 + f) / LOOKS, "your training"))  # type: ignore[misc]
+        own.advance(goal - own.steps, _teller(own, control, (look - 1) / LOOKS, 1 / LOOKS, "your training"))
         if not own.is_finite or own.last.skill >= HALF:
             break
     return steps
@@ -190,7 +191,12 @@ def _train_on(training: TrialTraining, steps: int, goal: float, control: Control
         if left <= 0 or not training.is_finite or training.last.skill >= goal:
             return
         chunk = max(1, min(left, steps // looks))
-        training.advance(chunk, lambda f, look=look: control.progress((look + f) / looks, text))  # type: ignore[misc]
+        training.advance(chunk, _teller(training, control, look / looks, 1 / looks, text))
+
+
+def _teller(training: TrialTraining, control: Control, start: float, width: float, text: str) -> Tell:
+    """Return what tells the progress of one stretch of a training, with its newest loss."""
+    return lambda fraction: control.progress(start + width * fraction, with_loss(text, training.losses))
 
 
 def _reference(

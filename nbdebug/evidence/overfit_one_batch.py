@@ -11,7 +11,7 @@ from nbdebug.core.registry import probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.learning_curve import Curve
-from nbdebug.experiments.train_briefly import hurry, train_on
+from nbdebug.experiments.train_briefly import hurry, train_on, with_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.user_code import user_code
@@ -49,7 +49,9 @@ def overfit_one_batch(sandbox: Sandbox, trial: TrialRun, control: Control) -> Ov
     require_run(trial)
     batch = sandbox.batch().head(SAMPLES)
     hurry(sandbox)
-    curve = train_on(sandbox, batch, STEPS, lambda f: control.progress(0.7 * f, "overfitting one batch"))
+    losses: list[float] = []
+    tell = lambda f: control.progress(0.7 * f, with_loss("overfitting one batch", losses))  # noqa: E731
+    curve = train_on(sandbox, batch, STEPS, tell, losses)
     swapped = _with_swapped_inputs(sandbox, batch)
     pair = None
     if not curve.learned and batch.size > 2:

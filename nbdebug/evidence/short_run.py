@@ -14,7 +14,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.learning_curve import Fit
-from nbdebug.experiments.train_briefly import fit_of, judge
+from nbdebug.experiments.train_briefly import fit_of, judge, with_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
@@ -129,7 +129,7 @@ def _train(
     changes: dict[str, list[float]] = {}
     spent = 0.0
     for step in control.as_many(range(STEPS), fewest=FEWEST_STEPS):
-        control.progress(step / STEPS, "training briefly")
+        control.progress(step / STEPS, with_loss("training briefly", losses))
         before = _matrices(sandbox) if step < RATIO_STEPS else {}
         begun = time.perf_counter()
         losses.append(sandbox.plain_step(batches[step % len(batches)]))

@@ -13,7 +13,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.learning_curve import Fit
 from nbdebug.experiments.task import class_dim, task_of
-from nbdebug.experiments.train_briefly import fit_of, hurry, is_clear
+from nbdebug.experiments.train_briefly import fit_of, hurry, is_clear, with_loss
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import drawn, seed_all
@@ -110,7 +110,7 @@ def _train(sandbox: Sandbox, batches: list[Batch], control: Control) -> list[flo
         sandbox.ready_to_train()
     losses = list[float]()
     for step in control.as_many(range(STEPS), part=0.5, fewest=FEWEST_STEPS, agreed="training_run"):
-        control.progress(0.1 + 0.9 * step / STEPS, "training briefly")
+        control.progress(0.1 + 0.9 * step / STEPS, with_loss("training briefly", losses))
         losses.append(sandbox.own_step(batches[step % len(batches)].clone()))
         if is_clear(losses):
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -16,7 +16,17 @@ from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.sandbox.schedules import rates_now
 from nbdebug.setup import Batch
 
-__all__ = ["fit_asked_for", "fit_of", "hurry", "is_clear", "judge", "learning_rate", "scale_learning_rate", "train_on"]
+__all__ = [
+    "fit_asked_for",
+    "fit_of",
+    "hurry",
+    "is_clear",
+    "judge",
+    "learning_rate",
+    "scale_learning_rate",
+    "train_on",
+    "with_loss",
+]
 
 HASTE = 10.0
 EXPLODED = 100.0  # times the first loss: no healthy step does that
@@ -25,10 +35,15 @@ ROUNDING = 1e-4
 LOOK = 3  # steps between two looks whether all answers are right already
 
 
-def train_on(sandbox: Sandbox, batch: Batch, steps: int, tell: Callable[[float], None]) -> Curve:
-    """Train on one batch until the steps are over or the answer is clear, in the way of the books."""
+def train_on(
+    sandbox: Sandbox, batch: Batch, steps: int, tell: Callable[[float], None], losses: list[float] | None = None
+) -> Curve:
+    """Train on one batch until the steps are over or the answer is clear, in the way of the books.
+
+    Whoever passes a list can read the losses in it while they come.
+    """
     sandbox.ready_to_train()
-    losses: list[float] = []
+    losses = losses if losses is not None else []
     for step in range(steps):
         tell(step / steps)
         losses.append(sandbox.plain_step(batch))
@@ -38,6 +53,11 @@ def train_on(sandbox: Sandbox, batch: Batch, steps: int, tell: Callable[[float],
     if outcome == "plateaus" and fit is None and (fit := share_of_possible(sandbox, batch)) is not None:
         outcome = "memorized" if fit.is_perfect else "falling" if fit.above_chance > 0.5 else outcome
     return Curve(tuple(losses), outcome, learning_rate(sandbox), fit)
+
+
+def with_loss(text: str, losses: Sequence[float]) -> str:
+    """Return the text of a progress with the newest loss, from which a live curve is drawn."""
+    return f"{text} · loss {losses[-1]:.4g}" if losses else text
 
 
 def learning_rate(sandbox: Sandbox) -> float:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -51,13 +51,20 @@ def as_fragment(report: Report, *, include_samples: bool = False) -> str:
     return _render("fragment.html", report, include_samples, None, key=_key(report))
 
 
-def result_fragments(report: Report, *, running: bool = False) -> tuple[str, str]:
-    """Return the report in two pieces, for what may stand between them: the most likely cause, and everything else.
+def result_fragments(
+    report: Report, *, running: bool = False, learns: str = "", rivals: Sequence[tuple[str, float]] = ()
+) -> tuple[str, str, str]:
+    """Return the report in three pieces, for what may stand between them: the verdict, its picture, and the rest.
 
-    While checks are running the second piece is empty, and the first one says that it is not the last word.
+    While checks are running there are findings as cards, the most likely first, and no rest. `learns` is what was
+    measured of a training that learns, `rivals` are the exchanges that were tried in vain, with the skill they came to.
     """
-    answer = _render("answer.html", report, False, None, key=_key(report), running=running)
-    return answer, "" if running else _render("others.html", report, False, None, key=_key(report))
+    key = _key(report)
+    if running:
+        return _render("running.html", report, False, None, key=key, running=True), "", ""
+    answer = _render("answer.html", report, False, None, key=key, learns=learns)
+    picture = _render("proof.html", report, False, None, key=key) if report.alarms else ""
+    return answer, picture, _render("others.html", report, False, None, key=key, rivals=rivals)
 
 
 def part_fragment(report: Report, part: str, explained_by: Mapping[str, str]) -> str:

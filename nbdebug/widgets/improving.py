@@ -9,9 +9,7 @@ from nbdebug.engine.decision_tree.begin_and_end import IMPROVE
 from nbdebug.engine.decision_tree.states import State
 from nbdebug.engine.session import Session
 from nbdebug.improve.decomposition import Decomposition, decomposed
-from nbdebug.widgets.layout import prose
-from nbdebug.widgets.stage_tree import Stage as StageRow
-from nbdebug.widgets.stage_tree import Step as StepRow
+from nbdebug.widgets.screens import prose
 
 __all__ = ["Decompose", "Improving"]
 
@@ -35,11 +33,9 @@ class Improving:
         self.result: Decomposition | None = None
         self.is_offered = session.setup.val_feed is not None
 
-    def about(self, chosen: str) -> tuple[str, str] | None:
-        """Return the question and its reason where the stage or its step was chosen."""
-        return (
-            (STEP.label, f"{STEP.question} {STEP.why}") if self.is_offered and chosen in (IMPROVE.id, STEP.id) else None
-        )
+    def is_step(self, chosen: str) -> bool:
+        """Return whether this is the step whose button splits the error."""
+        return chosen == STEP.id
 
     def run(self) -> None:
         """Judge the samples of every split on a copy, with the target error that the user named."""
@@ -47,11 +43,11 @@ class Improving:
         target = self.session.journal.answers.get("target-error")
         self.result = decomposed(self.session.setup, target_error=target, control=self.session.control)
 
-    def row(self, running: str) -> StageRow:
-        """Return the stage as the tree shows it."""
-        state: State = "running" if running == str(Decompose()) else "clean" if self.result is not None else "not-run"
-        step: StepRow = {"id": STEP.id, "title": STEP.label, "state": state, "count": 0}
-        return {"id": IMPROVE.id, "title": IMPROVE.title, "state": state, "steps": [step]}
+    def state(self, running: str) -> State:
+        """Return the state of the step as the tree shows it."""
+        if running == str(Decompose()):
+            return "running"
+        return "clean" if self.result is not None else "not-run"
 
     @property
     def fragment(self) -> str:

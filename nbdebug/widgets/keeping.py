@@ -9,7 +9,7 @@ from nbdebug.engine.decision_tree import stages
 from nbdebug.engine.session import Session
 from nbdebug.sandbox import Sandbox
 
-__all__ = ["cell_id", "hand_over"]
+__all__ = ["cell_id", "hand_over", "needs_model", "tells_of_data_only"]
 
 DATA = ("loader", "val_loader", "test_loader", "class_names", "sweep_samples", "sweep_seconds")
 
@@ -22,7 +22,7 @@ def hand_over(old: Session, new: Session, changed: set[str]) -> set[str]:
     for check, values in old.thresholds.items():
         new.set_thresholds(check, **{**values, **new.thresholds.get(check, {})})
     stale = set()
-    keeps = _about_data_only(new.registry) if not changed & set(DATA) else set()
+    keeps = tells_of_data_only(new.registry) if not changed & set(DATA) else set()
     for result in old.journal.results:
         if result.check in keeps:
             new.journal.write(result)
@@ -31,16 +31,17 @@ def hand_over(old: Session, new: Session, changed: set[str]) -> set[str]:
     return stale
 
 
-def _about_data_only(known: Registry) -> set[str]:
+def tells_of_data_only(known: Registry) -> set[str]:
     """Return the checks of the first stage whose evidence is gathered without the model."""
     first = stages(known)[0]
-    return {check for check in first.checks if not _needs_model(known, known.checks[check].needs)}
+    return {check for check in first.checks if not needs_model(known, known.checks[check].needs)}
 
 
-def _needs_model(known: Registry, needs: dict[str, Any]) -> bool:
+def needs_model(known: Registry, needs: dict[str, Any]) -> bool:
+    """Return whether evidence that needs this is gathered with the model."""
     for need in needs.values():
         probe = known.probes.get(need.kind)
-        if need.kind is Sandbox or (probe is not None and _needs_model(known, probe.needs)):
+        if need.kind is Sandbox or (probe is not None and needs_model(known, probe.needs)):
             return True
     return False
 

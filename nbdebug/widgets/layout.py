@@ -1,82 +1,135 @@
-"""What the wizard looks like: its widgets and where they stand; what they do is the wizard's."""
+"""What the wizard looks like: its widgets and where they stand; what they do is the wizard's.
+
+One root widget whose class says which screen is shown (start, step, running, verdict, explore); the style sheet hides
+what does not belong to it, and puts the answer before the map where the cell is narrow.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
+from importlib import resources
 from typing import Any
 
 import ipywidgets as widgets
 
-from nbdebug.engine.decision_tree import symptoms
 from nbdebug.widgets.closing import take_down
+from nbdebug.widgets.explore import TABS
+from nbdebug.widgets.fixes_panel import Trial, fix_rows
+from nbdebug.widgets.screens import SYMPTOMS, heading, prose
 from nbdebug.widgets.stage_tree import stage_tree
 
-__all__ = ["Face", "heading", "prose"]
+__all__ = ["Face", "Screen", "heading", "prose"]
 
 Guard = Callable[[Callable[[], None]], None]
-Trial = tuple[str, Callable[[], None]]  # what a fix says, and what its button does
-
-
-def heading(text: str) -> str:
-    """Return a text as the heading of a step: the largest text of its pane."""
-    return f"<h3 style='margin:4px 0;font-size:20px;line-height:1.3'>{escape(text)}</h3>" if text else ""
-
-
-def prose(html: str) -> str:
-    """Return text lines as close as a paragraph's; those of a widget stand as far apart as its buttons."""
-    return f"<div style='line-height:1.4;margin:4px 0'>{html}</div>" if html else ""
+Screen = str  # start, step, running, verdict or explore
+STYLE = resources.files("nbdebug.widgets").joinpath("wizard.css").read_text(encoding="utf-8")
+VERDICT = "Verdict"
 
 
 class Face:
-    """The widgets of one wizard: the tree at the left, and at the right the step from its question to its result."""
+    """The widgets of one wizard, from the chips of what was understood down to the export."""
 
     def __init__(self, rows: Any, guard: Guard, key: str = "") -> None:
         self._guard = guard
         self._trials: list[widgets.Button] = []
-        self.tree = stage_tree(rows, key=key)
-        self.symptom = widgets.Dropdown(
-            options=[(symptom.words, symptom.id) for symptom in symptoms()],
-            description="What is wrong?",
-            style={"description_width": "initial"},
-            layout=widgets.Layout(width="auto", max_width="460px"),
-        )
-        self.question, self.why, self.status = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row(height="10px"))
-        self.run_step, self.run_all = _button("Run this step", "primary"), _button("Run everything")
-        self.skip, self.stop, self.go = _button("Skip"), _button("Cancel"), _button("Go there")
+        self.tree = stage_tree(rows, key=key, form="map")
+        self.steps = stage_tree(form="list")
+        self.chips, self.more_chips = widgets.HTML(), widgets.HTML()
+        self.task, self.loss = _choice("task"), _choice("loss")
+        self.symptom = widgets.ToggleButtons(options=SYMPTOMS, value=None)
+        self.symptom.add_class("nbdebug-symptoms")
+        self.no_symptom = _button("Clear", "quiet")
+        self.batch, self.plan = widgets.HTML(), widgets.HTML()
+        self.kicker, self.question, self.why = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.status = widgets.HTML()
+        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row(height="8px"))
+        self.run_step, self.run_rest = _button("Run this step", "primary"), _button("Run the rest of this stage")
+        self.run_all = _button("▶ Run diagnosis", "main")
+        self.skip, self.stop, self.go = _button("Skip"), _button("Stop"), _button("Go there")
+        self.back, self.forward = _button("← Back"), _button("Next →")
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
+        self.path.tooltip = "report.html, .ipynb, .json or .md"
         self.save = _button("Export report")
-        self.result, self.remedies, self.next = widgets.HTML(), widgets.VBox(), widgets.HTML()
-        self.rest = widgets.HTML()
+        self.result, self.picture, self.next = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.remedies, self.rest = widgets.VBox(), widgets.HTML()
         self.to_result, self.summary = _button("Show result"), widgets.HTML(layout=_beside())
         self.apart, self.doubt = _button("Tell them apart"), widgets.HTML(layout=_beside())
         self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
+        self.onward = widgets.HBox(layout=_wrapped())
+        self.tabs = {name: _button(name, "tab") for name in (VERDICT, *TABS)}
+        self.explored = widgets.VBox(layout=_row())
         # No accordion: its icon needs a font that not every server gives.
         short = widgets.Layout(width="auto", align_self="flex-start")
         self.fold = widgets.ToggleButton(description="Thresholds of this step", layout=short)
         self.fold.observe(self._unfold, "value")
         self.stop.disabled = True
+        self._screen = ""
         self.view = self._arranged()
+        self.show("start")
 
     def _arranged(self) -> widgets.Widget:
-        wrap = _wrapped(align_items="center")
-        buttons = widgets.HBox([self.run_step, self.skip, self.run_all, self.stop], layout=wrap)
-        onward = widgets.HBox([self.next, self.go], layout=wrap)
         self._doubts = widgets.HBox([self.apart, self.doubt], layout=_wrapped(display="none"))
-        export = widgets.HBox([self.path, self.save], layout=wrap)
         self._back = widgets.HBox([self.to_result, self.summary], layout=_wrapped(display="none", align_items="center"))
-        step = [self._back, self.symptom, self.question, self.why, self.questions, buttons, self.progress, self.status]
-        found = [self.result, self.remedies, self._doubts, onward, self.rest]
-        right = widgets.VBox(
-            [*step, *found, self.fold, self.thresholds, export],
-            layout=widgets.Layout(flex="999 1 320px", min_width="0", padding="0 0 0 12px"),
+        head = _part("head", [self.chips, self.task, self.loss, self.more_chips, self.run_all])
+        tabs = _part("tabs", list(self.tabs.values()))
+        told = widgets.VBox([_part("told", [self.status, self.stop]), self.progress], layout=_row())
+        told.add_class("nbdebug-progress")
+        whole = widgets.VBox(
+            [
+                widgets.HTML(f"<style>{STYLE}</style>", layout=widgets.Layout(display="none")),
+                head,
+                self.tree,
+                tabs,
+                told,
+                self._start(),
+                self._walk(),
+                _column("explored", [self.explored]),
+                _part("foot", [self.path, self.save]),
+            ],
+            layout=_row(),
         )
-        left = widgets.Box([self.tree], layout=widgets.Layout(flex="1 1 300px", min_width="240px"))
-        # In a narrow cell the pane wraps to a line of its own: above the tree, so that the answer comes first.
-        whole = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap-reverse", align_items="flex-end"))
+        self.tree.add_class("nbdebug-map-box")
         whole.add_class("nbdebug-wizard")
         return whole
+
+    def _start(self) -> widgets.Widget:
+        seen = widgets.HTML("<h4>Your batch, as the network receives it</h4>")
+        asked = widgets.HTML("<h4>What do you see? <span class='nbdebug-quiet'>(optional)</span></h4>")
+        left = _column("batch", [seen, self.batch])
+        right = _column("ask", [asked, self.symptom, self.run_all, self.plan, self.no_symptom])
+        return _part("start", [left, right])
+
+    def _walk(self) -> widgets.Widget:
+        buttons = _part("buttons", [self.run_step, self.run_rest, self.skip, self.back, self.forward])
+        next_line = _part("next", [self.next, self.go])
+        step = [self._back, self.kicker, self.question, self.why, buttons, self.questions]
+        left = _column("found", [self.result, self.remedies])
+        found = _part("answer", [left, _column("picture", [self.picture])])
+        pane = _column(
+            "pane", [*step, found, self._doubts, next_line, self.onward, self.rest, self.fold, self.thresholds]
+        )
+        return _part("walk", [_column("steps", [self.steps]), pane])
+
+    def show(self, screen: Screen) -> None:
+        """Show one of the screens; what does not belong to it is hidden by the style sheet."""
+        if screen != self._screen:
+            self._screen = screen
+            self.view._dom_classes = ("nbdebug-wizard", f"nbdebug-on-{screen}")
+
+    @property
+    def screen(self) -> Screen:
+        """The screen that is shown."""
+        return self._screen
+
+    def mark_tab(self, chosen: str) -> None:
+        """Show which tab is open."""
+        for name, button in self.tabs.items():
+            button._dom_classes = ("nbdebug-tab", *(("nbdebug-on",) if name == chosen else ()))
+
+    def explore(self, content: list[Any]) -> None:
+        """Show what a tab holds; it belongs to the tab, and stays when another one is opened."""
+        self.explored.children = tuple(content)
 
     def on_click(self, button: widgets.Button, act: Callable[[], None]) -> None:
         """Let a button do something; what goes wrong is shown, and the front end is told that the click arrived."""
@@ -89,7 +142,12 @@ class Face:
 
     def on_change(self, field: Any, act: Callable[[], None]) -> None:
         """Let a change of a field do something; what goes wrong is shown."""
-        field.observe(lambda _: self._guard(act), "value")
+
+        def hear(_: Any) -> None:
+            self._guard(act)
+            self.tree.heard += 1
+
+        field.observe(hear, "value")
 
     def busy(self, text: str) -> None:
         """Show that something runs or waits."""
@@ -104,7 +162,7 @@ class Face:
 
     def _switch(self, *, running: bool) -> None:
         self.stop.disabled = not running
-        for button in (self.run_step, self.run_all, self.skip, self.apart, *self._trials):
+        for button in (self.run_step, self.run_rest, self.run_all, self.skip, self.apart, *self._trials):
             button.disabled = running
 
     def tell(self, fraction: float, text: str, seconds: float = 0.0) -> None:
@@ -126,15 +184,16 @@ class Face:
         _exchange(self.thresholds, [panel])
 
     def _unfold(self, change: Any) -> None:
-        self.thresholds.layout.display = "" if change["new"] else "none"
+        self.thresholds.layout.display = None if change["new"] else "none"
         self.tree.heard += 1
 
-    def of_step(self, shown: bool) -> None:
+    def of_step(self, shown: bool, *, runs: bool = True, rest: bool = True) -> None:
         """Show or hide what belongs to a single step: its question, its buttons and its thresholds."""
-        hidden = None if shown else "none"
-        for part in (self.question, self.questions, self.run_step, self.skip, self.fold):
-            part.layout.display = hidden
-        self.thresholds.layout.display = None if shown and self.fold.value else "none"
+        parts = {self.run_step: runs, self.run_rest: rest, self.fold: runs}
+        others = (self.kicker, self.question, self.questions, self.skip, self.back, self.forward)
+        for part in (*others, *parts):
+            part.layout.display = None if shown and parts.get(part, True) else "none"
+        self.thresholds.layout.display = None if shown and runs and self.fold.value else "none"
         self._back.layout.display = "none"
 
     def show_summary(self, says: str) -> None:
@@ -142,19 +201,19 @@ class Face:
         self.summary.value = prose(escape(says))
         self._back.layout.display = None if says else "none"
 
-    def show_result(self, fragment: str, trials: list[Trial], rest: str = "", *, primary: bool = False) -> None:
-        """Show what was found, a button for each fix that can be tried, and the rest of the report below them."""
+    def show_result(self, fragment: str, trials: list[Trial], rest: str = "", picture: str = "") -> None:
+        """Show what was found with its picture, what can be done about it, and the rest of the report below them."""
         self.result.value, self.rest.value = _fitting(fragment), _fitting(rest)
-        rows: list[widgets.Widget] = []
-        self._trials = []
-        for says, act in trials:
-            button = _button("Try it on a copy", "primary" if primary and not rows else "")
-            button.disabled = not self.stop.disabled
-            self.on_click(button, act)
-            self._trials.append(button)
-            text = widgets.HTML(prose(escape(says)), layout=_beside())
-            rows.append(widgets.HBox([button, text], layout=_wrapped()))
+        self.picture.value = _fitting(picture)
+        rows, self._trials = fix_rows(trials, self.on_click, disabled=not self.stop.disabled)
         _exchange(self.remedies, rows)
+
+    def show_onward(self, buttons: list[tuple[str, Callable[[], None]]]) -> None:
+        """Offer what to do when nothing is left to fix, the most useful first."""
+        made = [_button(says, "" if number else "primary") for number, (says, _) in enumerate(buttons)]
+        for button, (_, act) in zip(made, buttons, strict=True):
+            self.on_click(button, act)
+        _exchange(self.onward, made)
 
     def show_doubt(self, says: str) -> None:
         """Offer the experiment that tells the remaining causes apart; nothing where there is none."""
@@ -163,6 +222,7 @@ class Face:
 
     def show_next(self, what: str, why: str, *, elsewhere: bool) -> None:
         """Show what is recommended next, and why."""
+        what = what if not what or what[-1] in ".?" else f"{what}."
         self.next.value = prose(f"<b>Next:</b> {escape(what)} <span>{escape(why)}</span>" if what else escape(why))
         self.go.layout.display = "" if elsewhere else "none"
 
@@ -189,8 +249,32 @@ def _beside() -> widgets.Layout:
     return widgets.Layout(flex="1 1 240px", min_width="0")
 
 
-def _button(text: str, style: str = "") -> widgets.Button:
-    return widgets.Button(description=text, button_style=style, layout=widgets.Layout(width="auto"))
+def _part(name: str, children: list[Any]) -> widgets.HBox:
+    """Return widgets side by side, as far as there is room, under a class for the style sheet."""
+    box = widgets.HBox(children, layout=_wrapped())
+    box.add_class(f"nbdebug-{name}")
+    return box
+
+
+def _column(name: str, children: list[Any]) -> widgets.VBox:
+    box = widgets.VBox(children, layout=widgets.Layout(min_width="0"))
+    box.add_class(f"nbdebug-{name}")
+    return box
+
+
+def _choice(name: str) -> widgets.Dropdown:
+    """Return what was understood as a chip that can be changed in its place."""
+    field = widgets.Dropdown(options=[("not known yet", "")], description=name, layout=widgets.Layout(width="auto"))
+    field.add_class("nbdebug-choice")
+    return field
+
+
+def _button(text: str, kind: str = "") -> widgets.Button:
+    style = {"primary": "primary", "main": "primary"}.get(kind, "")
+    button = widgets.Button(description=text, button_style=style, layout=widgets.Layout(width="auto"))
+    if kind:
+        button.add_class(f"nbdebug-{kind}")
+    return button
 
 
 def _exchange(box: Any, children: list[Any]) -> None:

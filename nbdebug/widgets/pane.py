@@ -1,4 +1,4 @@
-"""The pane beside the tree: one step with its question and findings, or the result of the whole run."""
+"""What the wizard shows in its body: one step with its question and evidence, or the result of the whole run."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from typing import Any
 
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.text import plural
-from nbdebug.engine.decision_tree import Next, Step, next_step, questions, stages, tree_order
+from nbdebug.engine.decision_tree import Next, Stage, Step, next_step, questions, tree_order, whole_tree
 from nbdebug.engine.root_cause import Experiment, planned
 from nbdebug.engine.session import Session
+from nbdebug.engine.verdicts import ruled_out, says_learning
+from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.report import Report
 from nbdebug.report.page import part_fragment, result_fragments
 from nbdebug.report.verdict import verdict
+from nbdebug.widgets.fixes_panel import Trial
 from nbdebug.widgets.improving import Decompose, Improving
-from nbdebug.widgets.layout import Face, Trial, heading, prose
+from nbdebug.widgets.layout import Face
+from nbdebug.widgets.measured import measured
 from nbdebug.widgets.panels import Changed, questions_panel, thresholds_panel
 from nbdebug.widgets.result import RESULT, whole_report
+from nbdebug.widgets.screens import about_step, heading, prose, title_of
 
 __all__ = ["Pane"]
 
 Try = Callable[[Finding, int], None]
+NEEDS_VAL = "It compares training with validation data: pass val_loader=… to the wizard."
+OUTDATED = "Something changed since this step ran: its result is out of date."
 
 
 class Pane:
-    """Fills the right side of the wizard, and renews only what has changed."""
+    """Fills the body of the wizard, and renews only what has changed."""
 
     def __init__(
         self,
@@ -43,32 +51,66 @@ class Pane:
         self.step = RESULT
         self.checks: tuple[str, ...] = ()
         self.running = False  # whether checks are being run
-        self._part = "step"
+        self.live = ""  # the curve of the training that runs now
         self._seen: Any = None
         self._summed: Any = None
         self._lock = threading.RLock()  # the worker renews the pane while a click may choose another step
 
     def show(self, step: str) -> None:
-        """Show a step, a stage or the result anew, with questions and thresholds where there are any."""
+        """Show a step or the result anew, with questions and thresholds where there are any."""
         with self._lock:
             self._fill(step)
             self._seen = self._summed = None
             self.refresh()
 
-    def _fill(self, step: str) -> None:
-        self.step = step
-        question, why, self.checks = self._about(step)
-        self.face.question.value, self.face.why.value = heading(question), prose(escape(why))
-        asked = [q for q in questions() if q.after == step and step != RESULT]
-        self.face.ask(questions_panel(asked, self.session.journal.answers, self._answered))
+    def _fill(self, chosen: str) -> None:
+        self.step, face = chosen, self.face
+        place = self._place()
+        self.checks = place[1].checks if place is not None else ()
+        asked = [q for q in questions() if place is not None and q.after == chosen]
+        face.ask(questions_panel(asked, self.session.journal.answers, self._answered))
         specs = [self.session.registry.checks[check] for check in self.checks]
-        self.face.tune(thresholds_panel(specs, self.session.thresholds, self._changed))
-        self.face.of_step(step != RESULT)
+        face.tune(thresholds_panel(specs, self.session.thresholds, self._changed))
+        face.of_step(place is not None, runs=bool(self.jobs), rest=len(self.rest_of_stage) > len(self.checks))
+        face.kicker.value = face.question.value = face.why.value = ""
+        if place is not None:
+            stage, step = place
+            number = stage.steps.index(step) + 1
+            kicker = f"{stage.title} · step {number} of {len(stage.steps)}"
+            face.kicker.value = f"<div class='nbdebug-quiet'>{escape(kicker)}</div>"
+            face.question.value = heading(title_of(step))
+            before, after = self.neighbor(-1), self.neighbor(1)
+            face.back.disabled, face.forward.disabled = before is None, after is None
+            face.forward.description = f"Next: {after.label} →" if after is not None else "Next →"
+
+    def _place(self) -> tuple[Stage, Step] | None:
+        """Return the step that is shown, with its stage; None for the result."""
+        return next((pair for pair in self._pairs() if pair[1].id == self.step), None)
+
+    def _pairs(self) -> list[tuple[Stage, Step]]:
+        return [(stage, step) for stage in whole_tree(self.session.registry) for step in stage.steps]
+
+    def neighbor(self, offset: int) -> Step | None:
+        """Return the step before or behind the one that is shown, in the order of the tree."""
+        steps = [step for _, step in self._pairs()]
+        at = next((i for i, step in enumerate(steps) if step.id == self.step), -1)
+        return steps[at + offset] if at >= 0 and 0 <= at + offset < len(steps) else None
 
     @property
     def jobs(self) -> tuple[str | Decompose, ...]:
         """What the step's button does: its checks, or the decomposition of the error."""
-        return (Decompose(),) if self._improving.about(self.step) else self.checks
+        if self._improving.is_step(self.step):
+            return (Decompose(),) if self._improving.is_offered else ()
+        return self.checks
+
+    @property
+    def rest_of_stage(self) -> tuple[str, ...]:
+        """The checks of this stage, from the step that is shown on."""
+        place = self._place()
+        if place is None:
+            return ()
+        stage, step = place
+        return tuple(check for other in stage.steps[stage.steps.index(step) :] for check in other.checks)
 
     def refresh(self) -> None:
         """Renew what results change: the findings with their fixes, and what is next."""
@@ -88,7 +130,7 @@ class Pane:
             self._show_result()
 
     def _renew_step(self, results: list[Result]) -> None:
-        seen = [*_state_of(results), id(self._improving.result)]
+        seen = [*_state_of(results), id(self._improving.result), bool(self._stale & set(self.checks))]
         if seen != self._seen:
             self._seen = seen
             self._show_step(results)
@@ -106,61 +148,100 @@ class Pane:
     def recommended(self) -> str:
         """Return the id of the step that is recommended next; empty where there is none."""
         advice = self._advice()
-        if advice.step is not None and advice.step.checks:
+        if advice.step is not None:
             return advice.step.id
+        if advice.question is not None:
+            return advice.question.after
         check = advice.mend.check if advice.mend is not None else ""
-        return next((step.id for step in self._steps() if check in step.checks), "")
-
-    def _steps(self) -> list[Step]:
-        return [step for stage in stages(self.session.registry) for step in stage.steps]
-
-    def _about(self, chosen: str) -> tuple[str, str, tuple[str, ...]]:
-        self._part = "step"
-        if (improving := self._improving.about(chosen)) is not None:
-            return (*improving, ())
-        for stage in stages(self.session.registry):
-            if stage.id == chosen:
-                self._part = "stage"
-                return stage.title, "", stage.checks
-            for step in stage.steps:
-                if step.id == chosen:
-                    return step.label, f"{step.question} {step.why}", step.checks
-        return "", "", ()
+        return next((step.id for _, step in self._pairs() if check in step.checks), "")
 
     def _show_result(self) -> None:
         """Show the result of the whole run: the most likely cause, its fixes, and below them everything else."""
         report = whole_report(self.session)
         outdated = len(self._stale)
-        says = f"{plural(outdated, 'result')} out of date because something changed: run everything again."
+        says = f"{plural(outdated, 'result')} out of date because something changed: run the diagnosis again."
         self.face.why.value = prose(escape(says)) if outdated and not self.running else ""
+        self.face.show_onward([])
         if not report.results and not self.running:
             self.face.show_result(heading("The results are out of date." if outdated else "Nothing has run yet."), [])
             return
-        answer, rest = result_fragments(report, running=self.running)
-        self.face.show_result(answer, self._trials(report.alarms[:1]), rest, primary=True)
+        gate = self.session.known(LearningGate)
+        learns = _learns(gate) if gate is not None and gate.verdict == "learns" else ""
+        rivals = ruled_out(self.session)
+        answer, picture, rest = result_fragments(report, running=self.running, learns=learns, rivals=rivals)
+        picture = self.live if self.running else picture or self._own_curve(gate)
+        trials = [] if self.running else self._trials(report.alarms[:1])
+        self.face.show_result(answer, trials, rest, picture)
+        if not self.running and not report.alarms:
+            self.face.show_onward(self._onward(report))
+
+    def _own_curve(self, gate: LearningGate | None) -> str:
+        """Draw the training that was judged where nothing was found."""
+        from nbdebug.charts import Lines
+        from nbdebug.views import page
+
+        if gate is None or not gate.losses:
+            return ""
+        curves = [("your training", gate.losses)]
+        curves += [(gate.reference_name, gate.reference_losses)] if gate.reference_losses else []
+        return page.drawn(Lines.of_losses(curves, "Training loss on a copy"), "training loss on a copy", 500)
+
+    def _onward(self, report: Report) -> list[tuple[str, Callable[[], None]]]:
+        """Return what can be done when no problem is left, as buttons that open its step."""
+        if report.not_run:
+            return []
+        wanted = ("error-parts", "known-result", "error-analysis", "tuning")
+        labels = {step.id: step.label for _, step in self._pairs()}
+
+        def opener(name: str) -> Callable[[], None]:
+            return lambda: setattr(self.face.tree, "selected", name)
+
+        return [(labels[name], opener(name)) for name in wanted if name in labels]
 
     def _show_step(self, results: list[Result]) -> None:
+        place = self._place()
+        if place is not None:
+            note = OUTDATED if self._stale & set(self.checks) else ""
+            self.face.why.value = about_step(*place, self.session, note)
+        done = bool(results) and not self._stale & set(self.checks)
+        self.face.run_step.description = "Run this step again" if done else "Run this step"
+        self.face.show_onward([])
         if not results:
-            self.face.show_result(self._improving.fragment if self._improving.about(self.step) else "", [])
+            self.face.show_result(self._without_checks(), [])
             return
         whole = whole_report(self.session)
         findings = [finding for finding in whole.findings if finding.check in self.checks]
         not_run = tuple(check for check in whole.not_run if check in self.checks)
         shown = replace(whole, findings=findings, results=results, not_run=not_run, notes=[])
         explained_by = {check: cause.check for cause in whole.alarms for check in cause.explains}
-        self.face.show_result(part_fragment(shown, self._part, explained_by), self._trials(findings))
+        evidence = measured(place[1], self.session) if place is not None else ""
+        self.face.show_result(part_fragment(shown, "step", explained_by), self._trials(findings), picture=evidence)
+
+    def _without_checks(self) -> str:
+        """Return what a step shows that has no results: the decomposition, or what else serves it."""
+        place = self._place()
+        if place is None or place[1].checks:
+            return ""
+        if self._improving.is_step(self.step):
+            return self._improving.fragment or ("" if self._improving.is_offered else prose(escape(NEEDS_VAL)))
+        names = ", ".join(f"<code>nbdebug.{escape(name)}</code>" for name in place[1].instruments)
+        return prose(f"In code: {names}") if names else ""
 
     def _trials(self, findings: list[Finding]) -> list[Trial]:
-        """Return a button's text and action for each fix that can be tried on a copy."""
+        """Return what the buttons of each fix need: its words, its code, and what tries it on a copy."""
 
         def action(finding: Finding, number: int) -> Callable[[], None]:
             return lambda: self._try(finding, number)
 
         return [
-            (remedy.says, action(finding, number))
+            Trial(
+                remedy.says,
+                remedy.code,
+                action(finding, number) if remedy.verifiable and finding.session is not None else None,
+                any(v.verified and v.remedy == remedy for v in finding.verifications),
+            )
             for finding in findings
             for number, remedy in enumerate(finding.remedies)
-            if remedy.verifiable and finding.session is not None
         ]
 
     def _advice(self) -> Next:
@@ -186,6 +267,13 @@ class Pane:
     def _answered(self, question: str, value: Any) -> None:
         self.session.answer(question, value)
         self._show_next()
+
+
+def _learns(gate: LearningGate) -> str:
+    """Return what a training that learns came to, and what that was compared with."""
+    says = says_learning(gate)
+    known = gate.reference_name and gate.reference == gate.reference and gate.reference_name != "a perfect prediction"
+    return f"{says}; {gate.reference_name}: skill {gate.reference:.2f}." if known else f"{says}."
 
 
 def _state_of(results: list[Result]) -> list[Any]:

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 from nbdebug.core.registry import CheckSpec
 from nbdebug.engine.decision_tree import Question, checked_answer, follow_of
 from nbdebug.errors import BadInput
-from nbdebug.widgets.layout import prose
+from nbdebug.widgets.screens import prose
 
 __all__ = ["Answered", "Changed", "questions_panel", "thresholds_panel"]
 
@@ -44,14 +44,16 @@ def _asked(question: Question, answer: Any, answered: Answered) -> widgets.Widge
         advice.value = _advice(question, value)
 
     field.observe(said, "value")
-    return widgets.VBox([text, field, advice], layout=_wide(border_left="3px solid #8884", padding="0 0 0 8px"))
+    return widgets.VBox([text, field, advice], layout=_wide())
 
 
 def _field(question: Question, answer: Any) -> Any:
-    label = {"tooltip": question.words, "layout": widgets.Layout(width="auto", max_width="420px")}
     if question.answers:
-        options = [("not answered", ""), *((choice, choice) for choice in question.answers)]
-        return widgets.Dropdown(options=options, value=answer or "", **label)
+        options = [*((choice, choice) for choice in question.answers), ("not answered", "")]
+        field = widgets.ToggleButtons(options=options, value=answer or "", tooltips=[question.words] * len(options))
+        field.add_class("nbdebug-answers")
+        return field
+    label = {"tooltip": question.words, "layout": widgets.Layout(width="auto", max_width="420px")}
     shown = "" if answer is None else str(answer)
     unit = f"a number, {question.unit}" if question.unit else "a number"
     hint = unit if question.kind == "number" else "your answer"

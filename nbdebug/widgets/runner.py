@@ -11,6 +11,7 @@ from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.root_cause import Experiment, tell_apart
 from nbdebug.engine.session import Session
 from nbdebug.engine.verdicts import settle
+from nbdebug.widgets.explore import Explore, Explored
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
 
@@ -40,16 +41,22 @@ class Conclude:
         return "how your training comes out"
 
 
-Job = str | Trial | Experiment | Decompose | Conclude
+Job = str | Trial | Experiment | Decompose | Conclude | Explore
 
 
 class Runner(Worker[Job]):
     """One queue for one session: checks, trials, experiments that tell causes apart, and the error's decomposition."""
 
     def __init__(
-        self, session: Session, tell: Tell, improving: Improving | None = None, time_limit: float | None = None
+        self,
+        session: Session,
+        tell: Tell,
+        improving: Improving | None = None,
+        time_limit: float | None = None,
+        explored: Explored | None = None,
     ) -> None:
         self.session, self._improving, self._time_limit = session, improving or Improving(session), time_limit
+        self._explored = explored or Explored(session)
         self.outcome = ""  # of the newest trial or experiment, in words
         super().__init__(self._run, session.control, tell)
 
@@ -74,6 +81,8 @@ class Runner(Worker[Job]):
             settle(self.session, tree_order(self.session.registry), shown=False)
         elif isinstance(job, Decompose):
             self._improving.run()
+        elif isinstance(job, Explore):
+            self._explored.make(job.tab)
         elif isinstance(job, Experiment):
             self.outcome = tell_apart(self.session, job, tree_order(self.session.registry), journal.tell)
         else:

@@ -45,13 +45,14 @@ class StageTree(anywidget.AnyWidget):
     stages: Any = traitlets.List().tag(sync=True)
     selected = traitlets.Unicode().tag(sync=True)
     key = traitlets.Unicode().tag(sync=True)  # of the static output that it takes the place of
+    form = traitlets.Unicode("tree").tag(sync=True)  # tree, map (stages side by side, a dot a step) or list
     heard = traitlets.Int().tag(sync=True)  # clicks on the wizard's buttons that have arrived
 
-    def __init__(self, stages: Sequence[Stage] = (), selected: str = "", key: str = "") -> None:
+    def __init__(self, stages: Sequence[Stage] = (), selected: str = "", key: str = "", form: str = "tree") -> None:
         # Read here and not in the class body: the module can then be imported without the bundle.
         script, style = bundle.read("stage_tree")
         self.add_traits(_esm=traitlets.Unicode(script).tag(sync=True), _css=traitlets.Unicode(style).tag(sync=True))
-        super().__init__(stages=list(stages), selected=selected, key=key)
+        super().__init__(stages=list(stages), selected=selected, key=key, form=form)
 
     @traitlets.validate("stages")
     def _validate_stages(self, proposal: dict[str, Any]) -> list[Stage]:
@@ -100,13 +101,16 @@ class PlainStageTree(ipywidgets.VBox):
         self.selected = dict(_rows(self.stages))[place]["id"]
 
 
-def stage_tree(stages: Sequence[Stage] = (), selected: str = "", key: str = "") -> StageTree | PlainStageTree:
+def stage_tree(
+    stages: Sequence[Stage] = (), selected: str = "", key: str = "", form: str = "tree"
+) -> StageTree | PlainStageTree:
     """Return the tree with its own front end where that was built, else one of plain ipywidgets.
 
-    `key` names the static output that is hidden while the tree is live.
+    `key` names the static output that is hidden while the tree is live; `form` says how the rows stand: one under
+    another, as a map of the stages with a dot for each step, or as the list of the steps of one stage.
     """
     if bundle.is_usable("stage_tree"):
-        return StageTree(stages, selected, key)
+        return StageTree(stages, selected, key, form)
     return PlainStageTree(stages, selected)
 
 

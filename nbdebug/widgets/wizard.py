@@ -1,17 +1,19 @@
-"""The guided troubleshooting cell: the tree, the step at hand, and what it found."""
+"""The guided troubleshooting cell: what was understood, the step at hand, what runs, and what it found."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
+from torch import nn
 
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
 from nbdebug.engine.budgeting import in_budget_order
-from nbdebug.engine.decision_tree import checks_for, stages
+from nbdebug.engine.decision_tree import checks_for, whole_tree
+from nbdebug.engine.decision_tree.states import State
 from nbdebug.engine.diagnosis import conclude, run_within_budget
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
@@ -19,17 +21,23 @@ from nbdebug.report import Report
 from nbdebug.setup import Setup
 from nbdebug.views.output import Output, live_forms
 from nbdebug.widgets.bounds import Bounds
+from nbdebug.widgets.explore import Explore, Explored
+from nbdebug.widgets.first_screen import FirstScreen
+from nbdebug.widgets.improving import STEP as DECOMPOSITION
 from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
-from nbdebug.widgets.layout import Face
+from nbdebug.widgets.layout import VERDICT, Face
+from nbdebug.widgets.live_loss import LiveLoss
+from nbdebug.widgets.noticing import Noticing
 from nbdebug.widgets.pane import Pane
 from nbdebug.widgets.result import RESULT, static_forms, whole_report
 from nbdebug.widgets.runner import Conclude, Runner, Trial
-from nbdebug.widgets.states import stage_rows
+from nbdebug.widgets.states import answered, stage_rows
 
 __all__ = ["Wizard", "wizard"]
 
 MESSAGES_A_SECOND = 10  # progress is told at most so often
+CHANGED = "Your model was changed or trained since it was measured: {} results are out of date."
 
 _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 
@@ -38,8 +46,8 @@ def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, 
     """Open the guided troubleshooting cell on a model and its loader.
 
     It takes what `nbdebug.diagnose` takes to describe what is examined, `thresholds`, an `effort` or a `time_limit` in
-    seconds for what one click starts, and `include_samples` for its report. It runs the same checks, one question at a
-    time. Run it again after a change: what still holds is kept, the rest is marked as out of date. Nothing of yours is
+    seconds for what one click starts, and `include_samples` for its report. It runs the same checks, at once or step by
+    step. Run it again after a change: what still holds is kept, the rest is marked as out of date. Nothing of yours is
     changed.
     """
     made = Wizard(model=model, loader=loader, loss_fn=loss_fn, optimizer=optimizer, **options)
@@ -52,7 +60,7 @@ def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, 
 
 
 class Wizard:
-    """One cell: the tree on the left; on the right the symptom, the question, its buttons, and what was found."""
+    """One cell: the first screen, the walk through the tree, the run, the verdict and the tabs beside it."""
 
     def __init__(self, **arguments: Any) -> None:
         self._bounds, self._arguments = Bounds.out_of(arguments), arguments
@@ -60,12 +68,17 @@ class Wizard:
         self._told = self._begun = 0.0
         self._running = ""
         self._stale: set[str] = set()
+        self._passed: set[str] = set()  # steps without checks that were skipped
+        self._tab = VERDICT
+        self._live = LiveLoss()
         self.improving = Improving(self.session)
         self._output = Output()
         self.face = Face(self._rows(), self._guarded, self._output.key)
+        self.first_screen = FirstScreen(self.face, self._correct)
+        self.first_screen.fill(self.session)
         self._connect()
         self._listen()
-        self._go_to_next()
+        self._show_step()
 
     @property
     def report(self) -> Report:
@@ -80,6 +93,7 @@ class Wizard:
     def run(self) -> Report:
         """Run the whole tree here and now, on the calling thread, so that Ctrl-C works; give the report."""
         self.session.control.allow(self._bounds.limit)
+        self._notice()
         run_within_budget(self.session, self._every_check())
         conclude(self.session, shown=False)
         self._refresh()
@@ -98,7 +112,9 @@ class Wizard:
         self._hush()
         self._stale.update(hand_over(old, session, set(changes)))
         self.session, self.improving = session, Improving(session)
+        self.first_screen.fill(session)
         self._listen()
+        self._tab = VERDICT
         self.face.tree.stages = self._rows()
         self._show_step()
 
@@ -109,7 +125,7 @@ class Wizard:
         self._stale.update(hand_over(old.session, self.session, changed) | old._stale)
         selected = old.face.tree.selected
         old.close()
-        self.face.symptom.value = self.session.journal.symptom or "unknown"
+        self.first_screen.show_symptom(self.session)
         self.face.tree.stages = self._rows()
         self.face.tree.selected = selected
         self._show_step()
@@ -139,27 +155,37 @@ class Wizard:
 
     def _connect(self) -> None:
         face = self.face
-        face.symptom.value = self.session.journal.symptom or "unknown"
         face.on_click(face.run_step, lambda: self._start(self.pane.jobs))
+        face.on_click(face.run_rest, lambda: self._start(self._left(self.pane.rest_of_stage)))
         face.on_click(face.run_all, self._run_all)
         face.on_click(face.to_result, self._to_result)
         face.on_click(face.skip, self._skip)
+        face.on_click(face.back, lambda: self._go(-1))
+        face.on_click(face.forward, lambda: self._go(1))
         face.on_click(face.stop, self._cancel)
         face.on_click(face.apart, lambda: self._start(self.pane.experiments()))
         face.on_click(face.go, self._go_to_next)
         face.on_click(face.save, self._export)
         face.on_change(face.symptom, self._choose_symptom)
-        face.tree.observe(lambda change: self._guarded(self._show_step), "selected")
+        face.on_click(face.no_symptom, lambda: setattr(face.symptom, "value", None))
+        for name, button in face.tabs.items():
+            face.on_click(button, lambda name=name: self._open(name))  # type: ignore[misc]
+        face.tree.observe(lambda change: self._guarded(self._selected), "selected")
+        face.steps.observe(lambda change: self._guarded(self._listed), "selected")
 
     def _listen(self) -> None:
+        self.noticing = Noticing(self.session)
+        self.explored = Explored(self.session)
         self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold, self.improving)
-        self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.limit)
+        self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.limit, self.explored)
         self._unsubscribe = self.session.journal.subscribe(self._on_event)
 
     def _hush(self) -> None:
         self.runner.close()
         self.runner.join(10)
         self._unsubscribe()
+        self.face.explore([])
+        self.explored.close()
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """Show what a handler raises, because errors in callbacks vanish."""
@@ -174,40 +200,126 @@ class Wizard:
         """Return every check in the order for the symptom."""
         return checks_for(self.session.journal.symptom, self.session.registry)
 
+    def _left(self, checks: Iterable[str]) -> list[str]:
+        """Return those of some checks that have no result on the model as it is now, so that nothing runs twice."""
+        self._notice()
+        known = {r.check for r in self.session.journal.results if not r.is_undone} - self._stale
+        return [check for check in checks if check not in known]
+
     def _rows(self) -> Any:
-        results = {result.check: result for result in self.session.journal.results}
-        rows = stage_rows(stages(self.session.registry), results, self._running, self._stale)
-        return [*rows, self.improving.row(self._running)] if self.improving.is_offered else rows
+        journal = self.session.journal
+        results = {result.check: result for result in journal.results}
+        tree = whole_tree(self.session.registry)
+        done: dict[str, State] = dict.fromkeys(self._passed, "skipped")
+        done |= {step.id: "clean" for stage in tree for step in stage.steps if answered(step, journal.answers)}
+        done[DECOMPOSITION.id] = self.improving.state(self._running)
+        return stage_rows(tree, results, self._running, self._stale, done)
+
+    def _correct(self, **changes: Any) -> None:
+        """Take another loss than the one that was understood."""
+        asked = self._arguments.get("loss_fn") if changes["loss"] == "" else getattr(nn, changes["loss"])()
+        self.update(loss_fn=asked)
 
     def _choose_symptom(self) -> None:
-        self.session.complain(self.face.symptom.value)
-        self._go_to_next()
+        self.session.journal.symptom = ""
+        if self.face.symptom.value:
+            self.session.complain(self.face.symptom.value)
+        self.first_screen.show_plan(self.session)
+        self.pane.refresh()
 
     def _go_to_next(self) -> None:
         """Select what is recommended next: a step to run, or the step whose finding is to be mended."""
         self.face.tree.selected = self.pane.recommended() or self.face.tree.selected
         self._show_step()
 
+    def _go(self, offset: int) -> None:
+        """Select the step before or behind the one that is shown."""
+        step = self.pane.neighbor(offset)
+        if step is not None:
+            self.face.tree.selected = step.id
+
     def _run_all(self) -> None:
-        """Run every check beside the result, which fills; whoever opens a step meanwhile stays there."""
+        """Run every check that has no result yet; whoever opens a step meanwhile stays there."""
+        left = self._left(self._every_check())
+        if not left:
+            self._to_result()
+            self.face.say("Nothing has changed since: every check has its result.")
+            return
         self.pane.running = True
         self._to_result()
-        every = self._every_check()
         if self._bounds.limit is not None:
-            every = in_budget_order(every, self.session.registry)
-        self._start([*every, Conclude()])
+            left = in_budget_order(left, self.session.registry)
+        self._start([*left, Conclude()])
 
     def _to_result(self) -> None:
         """Show the result of the whole run in place of a step."""
+        self._tab = VERDICT
         self.face.tree.selected = RESULT
         self._show_step()
 
+    def _selected(self) -> None:
+        """Show the step that was clicked in the map; a stage opens the first of its steps that is not done."""
+        self._tab = VERDICT
+        for stage in self.face.tree.stages:
+            if stage["id"] == self.face.tree.selected and stage["steps"]:
+                waiting = [step for step in stage["steps"] if step["state"] in ("not-run", "stale", "running")]
+                self.face.tree.selected = (waiting or stage["steps"])[0]["id"]
+                return
+        self._notice()
+        self._show_step()
+
+    def _listed(self) -> None:
+        if self.face.steps.selected not in ("", self.face.tree.selected):
+            self.face.tree.selected = self.face.steps.selected
+
     def _show_step(self) -> None:
         self.pane.show(self.face.tree.selected)
+        self._show_screen()
+
+    def _show_screen(self) -> None:
+        """Choose the screen that fits what is selected and what runs."""
+        selected, face = self.face.tree.selected, self.face
+        stage = [s for s in face.tree.stages if any(step["id"] == selected for step in s["steps"])]
+        face.steps.stages = stage
+        face.steps.selected = selected if stage else ""
+        is_new = not self.session.journal.results and not self._stale
+        if self._tab != VERDICT:
+            face.show("explore")
+        elif selected != RESULT:
+            face.show("step")
+        else:
+            face.show("running" if self.pane.running else "start" if is_new else "verdict")
+        face.mark_tab(self._tab if face.screen in ("explore", "verdict") else "")
+
+    def _open(self, tab: str) -> None:
+        """Open a tab, and make it first where that is needed."""
+        if tab == VERDICT:
+            self._to_result()
+            return
+        self._notice()
+        self._tab = tab
+        content = self.explored.content(tab)
+        self.face.explore(content or [])
+        self._show_screen()
+        if content is None:
+            self._start([Explore(tab)])
 
     def _refresh(self) -> None:
         self.face.tree.stages = self._rows()
         self.pane.refresh()
+        self._show_screen()
+
+    def _notice(self) -> None:
+        """See whether the model is still the one that was measured, and say so if it is not."""
+        if self.runner.is_busy:
+            return
+        stale = self.noticing.stale()
+        if stale:
+            self._stale.update(stale)
+            self.face.explore([])
+            self.explored.close()
+            self.face.tree.stages = self._rows()
+            self.face.say(CHANGED.format(len(stale)))
 
     def _change_threshold(self, check: str, name: str, value: Any) -> None:
         self.session.set_thresholds(check, **{name: value})
@@ -221,11 +333,14 @@ class Wizard:
             if check not in known or check in self._stale:
                 self.session.journal.write(Result(check, "skipped", reason="you skipped it", left_out="user"))
         self._stale.difference_update(self.pane.checks)
+        if not self.pane.checks:
+            self._passed.add(self.pane.step)
         self.face.tree.stages = self._rows()
-        self._go_to_next()
+        self._go(1)
 
     def _start(self, jobs: Sequence[Any]) -> None:
         if jobs:
+            self._notice()
             self.face.busy("starting")
             self.pane.running = any(isinstance(job, str) for job in jobs)  # and not a fix that is tried
             self._stale.difference_update(job for job in jobs if isinstance(job, str))
@@ -246,18 +361,38 @@ class Wizard:
         """Hear from the runner, in its thread."""
         self._running = text if state == "running" else ""
         self.pane.running &= state in ("running", "waiting")
+        if not self.pane.running:
+            self._live.clear()
+            self.pane.live = ""
         self._refresh()
         if state in ("running", "waiting"):
             self.face.busy({"running": f"checking {text}"}.get(state, text))
         else:
             self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
+            self._show_tab()
             self._keep()
+
+    def _show_tab(self) -> None:
+        content = self.explored.content(self._tab) if self._tab != VERDICT else None
+        if content is not None:
+            self.face.explore(content)
 
     def _on_event(self, event: Event) -> None:
         """Hear from the journal; progress is passed on at most a few times a second."""
         if event.kind == "probe-started":
             self._begun = time.monotonic()
             self.face.tell(0.0, event.text)
-        elif event.kind == "progress" and time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
-            self._told = time.monotonic()
-            self.face.tell(event.fraction, event.text, self._told - self._begun)
+        elif event.kind == "progress":
+            self._live.hear(event)
+            if time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
+                self._told = time.monotonic()
+                self.face.tell(event.fraction, event.text, self._told - self._begun)
+                self._draw_live()
+
+    def _draw_live(self) -> None:
+        """Show the loss of the training that runs, on the screen of the run."""
+        picture = self._live.picture()
+        if picture:
+            self.pane.live = picture
+            if self.face.screen == "running":
+                self.face.picture.value = picture

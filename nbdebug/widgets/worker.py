@@ -20,6 +20,7 @@ __all__ = ["Worker"]
 
 Tell = Callable[[str, str], None]
 Job = TypeVar("Job", bound=Hashable)
+WORKER = "nbdebug-worker"
 
 
 class Worker(Generic[Job]):
@@ -55,7 +56,7 @@ class Worker(Generic[Job]):
         with self._lock:
             self._queue.extend(job for job in jobs if job not in self._queue)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="nbdebug-worker", daemon=True)
+                self._thread = threading.Thread(target=self._work, name=WORKER, daemon=True)
                 self._thread.start()
 
     def cancel(self) -> None:
@@ -167,6 +168,8 @@ def _shell() -> Any:
 
 def _in_cell(shell: Any) -> bool:
     """Whether a cell is running on this thread, and not the answer to a click or a silent request of the front end."""
+    if threading.current_thread().name == WORKER:  # which has its turn only while no cell runs
+        return False
     kernel = getattr(shell, "kernel", None)
     try:
         parent = kernel.get_parent("shell") if kernel is not None else {}

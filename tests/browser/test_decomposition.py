@@ -33,7 +33,7 @@ def test_the_button_shows_the_shares(notebook: Notebook) -> None:
     notebook.open(f"decompose-{notebook.front}.ipynb", [SHOW])
     notebook.run_cell(0)
     wizard = notebook.output(0)
-    wizard.get_by_role("button", name="Bias, variance, shift").click(timeout=60_000)
+    wizard.get_by_role("button", name="Bias, variance, shift").first.click(timeout=60_000)
     wizard.get_by_role("button", name="Run this step").click()
     expect(wizard.get_by_role("cell", name="variance")).to_be_visible(timeout=60_000)
     expect(wizard).to_contain_text("The model overfits")

@@ -104,7 +104,9 @@ def run(notebook: Notebook) -> Run:
         expect(view).to_be_visible(timeout=PATIENCE)
         found.looks[name] = view.evaluate(LOOK)
     notebook.scroll_to(CELL["wizard"])
-    everything = notebook.output(CELL["wizard"]).get_by_role("button", name="Run everything")
+    everything = (
+        notebook.output(CELL["wizard"]).get_by_role("button", name="Run diagnosis").locator("visible=true").first
+    )
     everything.click()
     expect(everything).to_be_disabled(timeout=PATIENCE)
     expect(everything).to_be_enabled(timeout=PATIENCE)
@@ -147,15 +149,16 @@ def test_the_curves_move_while_the_cell_runs(notebook: Notebook, run: Run) -> No
 
 
 def test_the_wizard_among_the_others(notebook: Notebook, run: Run) -> None:
-    """Its tree is no bulleted list and stands beside the step; its rows are as wide as the tree."""
+    """Its map is no bulleted list: the stages stand side by side, as wide as the cell, with a small dot for each step."""
     tree = shown(notebook, "wizard")
-    assert style(tree.locator("ul"), "listStyleType") == "none"
-    (around,), rows = boxes(tree), boxes(tree.locator("button"))
-    assert rows and all(around["width"] * 0.7 < row["width"] <= around["width"] for row in rows)
-    pane = notebook.output(CELL["wizard"]).get_by_role("button", name="Run everything")
-    assert boxes(pane)[0]["left"] >= around["right"]
-    headline = notebook.output(CELL["wizard"]).locator("h1").first  # of the whole run, on a sound model
-    expect(headline).to_contain_text(re.compile(r"No problems found: \d+ checks passed"), timeout=PATIENCE)
+    assert style(tree.locator("ul"), "listStyleType") == "none" and style(tree.locator("ul"), "display") == "grid"
+    (around,), stages, dots = boxes(tree), boxes(tree.locator(":scope > ul > li")), boxes(tree.locator("ul ul button"))
+    assert len(stages) == 7 and len({round(stage["top"]) for stage in stages}) == 1
+    assert sum(stage["width"] for stage in stages) > 0.95 * around["width"]
+    assert len(dots) > 30 and all(dot["width"] == dot["height"] == 24 for dot in dots)
+    wizard = notebook.output(CELL["wizard"])
+    expect(wizard.locator("h1").first).to_contain_text("Your training learns: accuracy", timeout=PATIENCE)
+    expect(wizard).to_contain_text(re.compile(r"No problems found: \d+ checks passed"), timeout=PATIENCE)
 
 
 def test_every_view_looks_as_if_it_were_alone(notebook: Notebook, run: Run) -> None:

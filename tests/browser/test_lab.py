@@ -35,7 +35,7 @@ def test_the_button_offers_what_is_alive_and_inserts_the_wizard(notebook: Notebo
     dialog.get_by_role("button", name="Insert a cell").click()
     expect(notebook.cell(1)).to_contain_text("nbdebug.wizard(model, loader, criterion, optimizer)")
     notebook.wait_for_idle()
-    expect(notebook.output(1).get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
+    expect(notebook.output(1).get_by_role("button", name="Run diagnosis").first).to_be_visible(timeout=PATIENCE)
 
 
 TRAIN = """
@@ -102,8 +102,8 @@ def test_the_wizard_beside_the_notebook_leads_to_the_line_and_exports(notebook: 
     page.get_by_role("button", name="Troubleshoot").click()
     page.locator(".jp-Dialog").get_by_role("button", name="Open beside the notebook").click()
     panel = page.locator("#nbdebug-panel")
-    expect(panel.get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
-    panel.get_by_role("button", name=step_named("loss-reads-outputs")).click()
+    expect(panel.get_by_role("button", name="Run diagnosis").first).to_be_visible(timeout=PATIENCE)
+    panel.get_by_role("button", name=step_named("loss-reads-outputs")).first.click()
     panel.get_by_role("button", name="Run this step").click()
     link = panel.get_by_role("button", name="bug: softmax-before-cross-entropy at last")
     link.click(timeout=PATIENCE)
@@ -158,7 +158,9 @@ def test_nothing_stays_when_it_is_switched_off(notebook: Notebook) -> None:
     expect(explaining(notebook)).to_be_visible(timeout=PATIENCE)
     page.get_by_role("button", name="Troubleshoot").click()
     page.locator(".jp-Dialog").get_by_role("button", name="Open beside the notebook").click(timeout=PATIENCE)
-    expect(page.locator("#nbdebug-panel").get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#nbdebug-panel").get_by_role("button", name="Run diagnosis").first).to_be_visible(
+        timeout=PATIENCE
+    )
     after = page.evaluate(STOP_COUNTED)
     assert after["connected"] > 0 and (after["left"], after["commands"]) == ([], [])
     expect(page.locator("#nbdebug-panel, .nbdebug-watch, .nbdebug-offer")).to_have_count(0)

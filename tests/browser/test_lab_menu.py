@@ -53,7 +53,7 @@ def test_what_the_settings_editor_says_is_what_the_wizard_is_called_with(noteboo
     options = 'thresholds={"batch-mixing": {"influence": 0.125}}, time_limit=60, include_samples=True'
     expect(notebook.cell(1)).to_contain_text(f"nbdebug.wizard(model, loader, criterion, optimizer, {options})")
     notebook.wait_for_idle()
-    expect(notebook.output(1).get_by_role("button", name="Run this step")).to_be_visible(timeout=PATIENCE)
+    expect(notebook.output(1).get_by_role("button", name="Run diagnosis").first).to_be_visible(timeout=PATIENCE)
 
 
 def test_the_menu_has_every_command_and_says_what_is_missing(notebook: Notebook) -> None:

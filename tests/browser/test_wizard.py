@@ -39,6 +39,7 @@ WIZARD = "wizard = nbdebug.wizard(model, loader, nn.CrossEntropyLoss(), class_na
 SLOW = "wizard = nbdebug.wizard(nn.Sequential(nn.Linear(64, 10), Slow()), loader, nn.CrossEntropyLoss())\nwizard"
 CELLS = [SETUP, SAME, PAUSED, WIZARD, WIZARD, WIZARD, SLOW, WIZARD, WIZARD]
 LOSS, WEIGHTS, ONE_BATCH = step_named("loss-reads-outputs"), step_named("first-weights"), step_named("memorize")
+FIRST = step_named("readable")
 LAST = len(CELLS) - 1
 pytestmark = pytest.mark.timeout(400)
 
@@ -62,8 +63,18 @@ def wizard_in(notebook: Notebook, cell: int) -> Locator:
     notebook.execute("'wizard' in globals() and wizard.close()")
     notebook.run_cell(cell)
     output = notebook.output(cell)
-    expect(output.get_by_role("button", name="Run this step")).to_be_visible()
+    expect(shown(output, "Run diagnosis")).to_be_visible()
     return output
+
+
+def shown(wizard: Locator, name: str | re.Pattern[str]) -> Locator:
+    """Return the button of this name that can be seen: the one that runs everything stands on two screens."""
+    return wizard.get_by_role("button", name=name).locator("visible=true").first
+
+
+def dot(wizard: Locator, name: str | re.Pattern[str]) -> Locator:
+    """Return the dot of a step in the map."""
+    return wizard.get_by_role("navigation", name="Stages and steps").get_by_role("button", name=name).first
 
 
 def reloaded(notebook: Notebook) -> Locator:
@@ -78,7 +89,7 @@ def reloaded(notebook: Notebook) -> Locator:
         notebook.wait_for_idle()
         notebook.scroll_to(LAST)
         try:
-            wizard.get_by_role("button", name="Run this step").wait_for(timeout=patience)
+            wizard.get_by_role("button", name="Show result").wait_for(timeout=patience)
         except TimeoutError:
             continue
         return wizard
@@ -95,8 +106,8 @@ def keep(notebook: Notebook, wizard: Locator, name: str) -> None:
 
 def find_softmax(wizard: Locator) -> None:
     """Run the step that finds the softmax."""
-    wizard.get_by_role("button", name=LOSS).click()
-    wizard.get_by_role("button", name="Run this step").click()
+    dot(wizard, LOSS).click()
+    shown(wizard, "Run this step").click()
     expect(wizard).to_contain_text("softmax-before-cross-entropy", timeout=60_000)
 
 
@@ -117,27 +128,37 @@ def test_a_step_finds_the_softmax_and_leaves_the_model(notebook: Notebook) -> No
 
 
 def test_begins_with_the_symptom_and_keeps_what_a_person_says(notebook: Notebook) -> None:
-    """The symptom leads to its step; a step can be skipped; the next one is recommended with the reason."""
+    """Before any click the batch is there; the symptom orders the plan and says why; a step can be skipped."""
     wizard = wizard_in(notebook, 4)
-    wizard.get_by_label("What is wrong?").select_option("The loss is NaN")
-    chosen = wizard.locator("[aria-current=step]")
+    for understood in ("8,970 parameters", "64×64", "10 classes", "CrossEntropyLoss", "Adam, lr 0.0003"):
+        expect(wizard).to_contain_text(understood)
+    expect(wizard.locator(".nbdebug-batch tr")).not_to_have_count(0)
+    assert wizard.locator(".nbdebug-symptoms button").count() == 6
+    notebook.screenshot(f"wizard-first-{notebook.front}")
+    wizard.get_by_role("button", name="Loss is NaN").click()
+    expect(wizard.get_by_role("button", name="Loss is NaN")).to_have_attribute("aria-pressed", "true")
+    expect(wizard).to_contain_text("A NaN in the inputs propagates through every layer.")
+    dot(wizard, FIRST).click()
+    chosen = wizard.get_by_role("navigation", name="Stages and steps").locator("[aria-current=step]")
     expect(chosen).to_be_visible()
     first = chosen.inner_text()
     wizard.get_by_role("button", name="Skip").click()
     expect(chosen).not_to_have_text(first)
     expect(wizard).to_contain_text("Next:")
+    wizard.get_by_role("button", name="← Back").click()
+    expect(chosen).to_have_text(re.compile(first.splitlines()[1] if len(first.splitlines()) > 1 else first))
     notebook.screenshot(f"wizard-symptom-{notebook.front}")
 
 
 def test_by_keyboard_alone(notebook: Notebook) -> None:
     """Arrow keys choose a step, Tab reaches its button, Enter runs it."""
     wizard = wizard_in(notebook, 5)
-    wizard.get_by_role("button", name=LOSS).focus()
+    dot(wizard, LOSS).focus()
     notebook.page.keyboard.press("ArrowUp")
     notebook.page.keyboard.press("ArrowDown")
     notebook.page.keyboard.press("Enter")
     expect(wizard.get_by_role("heading", name=LOSS)).to_be_visible()
-    for _ in range(12):
+    for _ in range(20):
         notebook.page.keyboard.press("Tab")
         if notebook.page.evaluate("() => document.activeElement.textContent.trim()") == "Run this step":
             break
@@ -148,17 +169,19 @@ def test_by_keyboard_alone(notebook: Notebook) -> None:
 def test_an_overfit_run_can_be_cancelled_in_the_middle(notebook: Notebook) -> None:
     """The button answers at once; Cancel ends the experiment before its own end, and the buttons are back."""
     wizard = wizard_in(notebook, 6)
-    wizard.get_by_role("button", name=ONE_BATCH).click()
-    wizard.get_by_role("button", name="Run this step").click()
+    dot(wizard, ONE_BATCH).click()
+    shown(wizard, "Run this step").click()
     expect(wizard).to_contain_text("overfitting one batch", timeout=60_000)
-    wizard.get_by_role("button", name="Cancel").click()
-    expect(wizard.get_by_role("button", name="Run everything")).to_be_enabled(timeout=30_000)
+    wizard.get_by_role("button", name="Stop").click()
+    expect(shown(wizard, "Run diagnosis")).to_be_enabled(timeout=30_000)
     expect(wizard).to_contain_text("canceled by the user")
 
 
 def test_a_click_during_a_cell_waits(notebook: Notebook) -> None:
     """A click while a cell runs is neither lost nor does it disturb the cell, and it is seen to wait."""
     wizard = wizard_in(notebook, 7)
+    dot(wizard, FIRST).click()
+    expect(shown(wizard, "Run this step")).to_be_visible()
     notebook.page.evaluate(
         """() => {
           window.jupyterapp.shell.currentWidget.content.activeCellIndex = 2;
@@ -167,7 +190,7 @@ def test_a_click_during_a_cell_waits(notebook: Notebook) -> None:
     )
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
     notebook.page.wait_for_function(f"() => {kernel}.status === 'busy'")
-    wizard.get_by_role("button", name="Run this step").click()
+    shown(wizard, "Run this step").click()
     waiting = wizard.locator("button[data-waits]").or_(wizard.get_by_text("waits for the running cell"))
     expect(waiting.first).to_be_visible(timeout=3500)
     keep(notebook, wizard, f"wizard-waits-{notebook.front}")
@@ -182,17 +205,18 @@ def test_every_stage_in_the_dark_then_a_fix_and_a_report(notebook: Notebook) -> 
         "() => window.jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })"
     )
     wizard = wizard_in(notebook, LAST)
-    tree = wizard.get_by_role("navigation")
-    for stage in tree.locator(":scope > ul > li > button").all():
+    tree = wizard.get_by_role("navigation", name="Stages and steps")
+    for name in ("data", "run", "start", "learn"):
+        stage = tree.locator(f":scope > ul > li > button[data-id={name}]")
         stage.click()
-        wizard.get_by_role("button", name="Run this step").click()
+        shown(wizard, "Run the rest of this stage").click()
         expect(stage.locator(".nbdebug-state")).not_to_have_text(re.compile("not run|running"), timeout=150_000)
-        expect(wizard.get_by_role("button", name="Run everything")).to_be_enabled(timeout=30_000)
+        expect(shown(wizard, "Run diagnosis")).to_be_enabled(timeout=30_000)
     expect(tree.locator("[data-state=crashed]")).to_have_count(0)
-    wizard.get_by_role("button", name=LOSS).click()
-    attempt = wizard.get_by_role("button", name="Try it on a copy").first
+    dot(wizard, LOSS).click()
+    attempt = wizard.get_by_role("button", name="Try the fix on a copy").first
     attempt.click()
-    expect(attempt).to_be_disabled()
+    expect(wizard.get_by_role("button", name="Try the fix on a copy").first).to_be_disabled()
     expect(wizard.get_by_text("verified: ").first).to_be_visible(timeout=120_000)
     paper = tree.evaluate("node => getComputedStyle(node).backgroundColor")
     assert max(int(part) for part in paper.removeprefix("rgb(").rstrip(")").split(", ")) < 80
@@ -206,7 +230,7 @@ def test_every_stage_in_the_dark_then_a_fix_and_a_report(notebook: Notebook) -> 
 def test_reloaded_it_lives_on_and_reopened_its_findings_stay(notebook: Notebook) -> None:
     """The page is loaded again; then the kernel ends, and the notebook is opened trusted, and as somebody else's."""
     wizard = reloaded(notebook)
-    wizard.get_by_role("button", name=WEIGHTS).click()
+    dot(wizard, WEIGHTS).click()
     expect(wizard.get_by_role("heading", name=WEIGHTS)).to_be_visible()
     expect(wizard.locator(".nbdebug-static")).to_be_hidden()
     for trusted in (True, False):

@@ -45,13 +45,16 @@ def test_the_button_splits_the_error() -> None:
     wizard.close()
 
 
-def test_nothing_is_offered_without_validation_data() -> None:
+def test_without_validation_data_it_says_what_to_pass() -> None:
     setup = overfitted()
     del setup["val_loader"]
     wizard = nbdebug.wizard(**setup)
-    assert all(stage["id"] != "improve" for stage in wizard.face.tree.stages)
+    wizard.face.tree.selected = "error-parts"
+    assert wizard.pane.jobs == () and wizard.face.run_step.layout.display == "none"
+    assert "val_loader" in wizard.face.result.value
     wizard.update(val_loader=setup["loader"])
-    assert wizard.face.tree.stages[-1]["id"] == "improve"
+    assert wizard.pane.jobs and wizard.face.run_step.layout.display != "none"
+    assert "val_loader" not in wizard.face.result.value
     wizard.close()
 
 
@@ -60,7 +63,7 @@ def test_what_cannot_be_judged_is_said() -> None:
     x, y = pixels()
     pairs = loader_of(x, torch.stack([y, y], 1))
     wizard = nbdebug.wizard(nn.Linear(64, 3), pairs, val_loader=pairs)
-    wizard.face.tree.selected = "improve"
+    wizard.face.tree.selected = "error-parts"
     wizard.face.run_step.click()
     wait(wizard)
     assert "metric" in wizard.face.status.value and state_of(wizard, "error-parts") == "not-run"

@@ -54,7 +54,8 @@ def test_a_step_runs_from_its_button() -> None:
     before = [p.detach().clone() for p in setup["model"].parameters()]
     wizard = nbdebug.wizard(**setup)
     wizard.face.tree.selected = "one-pass"
-    assert "First pass" in wizard.face.question.value and "one batch" in wizard.face.why.value
+    assert "First pass: does one batch run" in wizard.face.question.value and wizard.face.screen == "step"
+    assert "On a copy:" in wizard.face.why.value and "Source: FSDL" in wizard.face.why.value
     wizard.face.run_step.click()
     wait(wizard)
     assert state_of(wizard, "one-pass") == "clean"
@@ -160,21 +161,28 @@ def test_a_remedy_is_tried_on_a_copy(tmp_path: Any) -> None:
 
 
 def test_the_symptom_decides_where_to_begin() -> None:
-    """Another complaint leads to another step, and the report keeps it."""
+    """Another complaint leads to another order, which is said with its reason, and the report keeps it."""
     wizard = nbdebug.wizard(**softmaxed())
-    begun = wizard.face.tree.selected
+    begun, order = wizard.pane.recommended(), wizard._every_check()
+    assert len(wizard.face.symptom.options) == 6
     wizard.face.symptom.value = next(value for words, value in wizard.face.symptom.options if "NaN" in words)
-    assert wizard.face.tree.selected != begun
+    assert wizard.pane.recommended() != begun and wizard._every_check() != order
+    assert sorted(wizard._every_check()) == sorted(order)
+    assert "Input values" in wizard.face.plan.value and "NaN in the inputs propagates" in wizard.face.plan.value
     assert "NaN" in nbdebug.engine.decision_tree.find_symptom(wizard.report.symptom).words
+    wizard.face.go.click()
+    assert wizard.face.tree.selected == wizard.pane.recommended() and wizard.face.screen == "step"
+    wizard.face.no_symptom.click()
+    assert wizard.report.symptom == "" and wizard._every_check() == order
     wizard.close()
 
 
 def test_skipping_goes_on_to_the_next_step() -> None:
     """A skipped step is shown as skipped, with the reason, and the next one is chosen."""
     wizard = nbdebug.wizard(**softmaxed())
-    first = wizard.face.tree.selected
+    wizard.face.tree.selected = first = "readable"
     wizard.face.skip.click()
-    assert state_of(wizard, first) == "skipped" and wizard.face.tree.selected != first
+    assert state_of(wizard, first) == "skipped" and wizard.face.tree.selected == "values"
     assert all(result.reason == "you skipped it" for result in wizard.report.results)
     assert "Next:" in wizard.face.next.value
     wizard.close()

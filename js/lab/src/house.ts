@@ -9,6 +9,7 @@ import type { IStatusBar } from "@jupyterlab/statusbar";
 import { DisposableDelegate, type DisposableSet } from "@lumino/disposable";
 import { addCommands } from "./commands";
 import { Connections, type Told } from "./connections";
+import { Insertions } from "./insert";
 import { Offers } from "./offer";
 import { SidePanel } from "./panel";
 import { DEFAULTS, type Settings, toSettings } from "./settings";
@@ -32,6 +33,7 @@ export class House {
     this.line = new WatchLine(this.stop);
     this.connections.told.connect((_, told) => this.tell(told));
     for (const part of [this.connections, this.panel, this.line]) held.add(part);
+    held.add(new Insertions(notebooks));
     held.add(new Offers(notebooks, () => this.given.offerExplanations));
   }
 

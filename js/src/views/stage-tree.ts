@@ -4,6 +4,7 @@
 import type { AnyModel, RenderProps } from "@anywidget/types";
 import { Clicks } from "../clicks";
 import { cover } from "../frame";
+import { Helper } from "../helper";
 import { describe, destination, ICONS, type Row, type Stage, tabStop, toRows } from "../stages";
 
 interface Traits {
@@ -11,7 +12,11 @@ interface Traits {
   selected: string;
   key: string;
   heard: number;
+  form: string;
 }
+
+/** In the map the rows run from left to right. */
+const ALONG: Record<string, string> = { ArrowRight: "ArrowDown", ArrowLeft: "ArrowUp" };
 
 interface Line {
   item: HTMLLIElement;
@@ -30,8 +35,9 @@ class TreeView {
   private focused: string | null = null;
 
   constructor(private readonly model: AnyModel<Traits>) {
-    this.nav.className = "nbdebug-stage-tree";
-    this.nav.setAttribute("aria-label", "Stages and steps");
+    const form = this.model.get("form");
+    this.nav.className = `nbdebug-stage-tree${form === "map" || form === "list" ? ` nbdebug-${form}` : ""}`;
+    this.nav.setAttribute("aria-label", form === "list" ? "Steps of this stage" : "Stages and steps");
     this.nav.append(this.list);
   }
 
@@ -43,17 +49,23 @@ class TreeView {
     // Jupyter takes arrow keys and Enter in the capture phase of the document, so this has to come before it.
     window.addEventListener("keydown", this.press, true);
     const uncover = cover(this.model.get("key"));
-    const clicks = new Clicks(this.nav);
-    this.model.on("change:heard", clicks.heard);
+    const clicks = this.model.get("form") === "list" ? null : new Clicks(this.nav);
+    const helper = this.model.get("form") === "map" ? new Helper(this.nav) : null;
+    if (clicks !== null) this.model.on("change:heard", clicks.heard);
     return () => {
       uncover();
-      clicks.close();
-      this.model.off("change:heard", clicks.heard);
+      clicks?.close();
+      helper?.close();
+      if (clicks !== null) this.model.off("change:heard", clicks.heard);
       this.model.off("change:stages", this.update);
       this.model.off("change:selected", this.mark);
       window.removeEventListener("keydown", this.press, true);
       this.nav.remove();
     };
+  }
+
+  private get isMap(): boolean {
+    return this.nav.classList.contains("nbdebug-map");
   }
 
   private readonly update = (): void => {
@@ -120,9 +132,10 @@ class TreeView {
     if (!this.nav.contains(event.target as Node)) return;
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const moves = /^(Arrow|Home$|End$)/.test(event.key);
+    const key = this.isMap ? (ALONG[event.key] ?? event.key) : event.key;
     if (moves) event.preventDefault();
     if (moves || event.key === "Enter" || event.key === " ") event.stopPropagation();
-    if (moves && this.focused !== null) this.focus(destination(this.rows, this.focused, event.key));
+    if (moves && this.focused !== null) this.focus(destination(this.rows, this.focused, key));
   };
 
   private remember(key: string): void {
@@ -162,6 +175,7 @@ function fill(line: Line, row: Row): void {
   write(line.icon, ICONS[row.state]);
   write(line.title, row.title);
   write(line.state, describe(row.state, row.count));
+  line.button.title = `${row.title}: ${describe(row.state, row.count)}`;
 }
 
 function write(node: HTMLElement, text: string): void {

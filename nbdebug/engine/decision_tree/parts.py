@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from nbdebug.engine.decision_tree.sources import SOURCES
+
 __all__ = ["Follow", "Kind", "Lead", "Question", "Stage", "Step", "Symptom"]
 
 Kind = Literal["yes/no", "number", "choice", "text"]
@@ -23,6 +25,11 @@ class Step:
     why: str
     checks: tuple[str, ...] = ()
     instruments: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Where the step is advised, with the number or the heading there; empty where it is our own."""
+        return SOURCES.get(self.id, "")
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,20 @@ SYMPTOMS: tuple[Symptom, ...] = (
         ("labels-fit", "solvable", "simplified"),
     ),
     Symptom(
+        "stuck-at-chance",
+        "It is stuck at chance level",
+        "The loss stays near that of a constant prediction.",
+        (
+            Lead(("relation",), "Labels that do not belong to their inputs cannot be predicted better than by chance."),
+            Lead(("loss-reads-outputs", "loss-teaches"), "A loss with the wrong inputs sends no useful gradient."),
+            Lead(("memorize",), "A model that cannot overfit one batch has a bug; more training will not help."),
+            Lead(("response", "values"), "The output has to depend on the inputs, and the inputs must vary."),
+            Lead(("every-parameter", "signal"), "Frozen or dead layers leave only the bias of the output to train."),
+            Lead(("own-loop", "learning-rate"), "Updates that are lost or far too small change no prediction."),
+        ),
+        ("labels-fit", "solvable", "simplified"),
+    ),
+    Symptom(
         "metric-is-bad",
         "The loss falls, but the metric is bad",
         "The model optimizes the loss, but not the metric.",

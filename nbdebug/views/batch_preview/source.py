@@ -26,7 +26,7 @@ from nbdebug.views.batch_preview.pieces import count_of, front, leftovers, parts
 from nbdebug.views.batch_preview.preview import BatchView, Part, SampleFacts, SampleView
 from nbdebug.views.batch_preview.raw import raw_parts
 
-__all__ = ["BatchSource"]
+__all__ = ["BatchSource", "glance"]
 
 T = TypeVar("T")
 LARGE = 320  # pixels of a sample that is looked at by itself
@@ -164,6 +164,13 @@ class BatchSource:
                 index, tuple(large), raw=raw, notes=("Loading it again returns the same values every time.",)
             )
         return SampleView(index, tuple(large), tuple(again), raw)
+
+
+def glance(setup: Setup, batch: Batch, shown: int, control: Control) -> BatchView:
+    """Show a batch that was drawn already, without a prediction; nothing is loaded for it."""
+    source = BatchSource(setup.feed.loader, None, Taste(), shown, control)
+    source._number, source._named = 1, setup.name_of_class
+    return source._view(Draw(batch), [])
 
 
 def _facts(draw: Draw, targets: list[Answer] | None, judgment: Judgment, place: int, count: int) -> SampleFacts:

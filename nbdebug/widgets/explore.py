@@ -1,0 +1,117 @@
+"""The tabs of the wizard: the views of the batch, the activations, the gradients, the training and the layers.
+
+Each is made when its tab is opened first, from the evidence of the wizard's own session, so that nothing is measured
+twice; what the model's change makes out of date is made anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as widgets
+
+from nbdebug.charts import Lines
+from nbdebug.core.control import Control
+from nbdebug.engine.session import Session
+from nbdebug.errors import NotApplicable
+from nbdebug.evidence.activation_histograms import ActivationLook
+from nbdebug.evidence.layer_costs import LayerCosts
+from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.evidence.overfit_one_batch import Overfit
+from nbdebug.evidence.parameter_histograms import ParameterLooks
+from nbdebug.views import page
+from nbdebug.views.activations import ActivationView
+from nbdebug.views.batch import BatchViewer
+from nbdebug.views.batch_preview.parts import Taste
+from nbdebug.views.batch_preview.source import BatchSource
+from nbdebug.views.gradients import GradientView
+from nbdebug.views.layers import LayerView
+from nbdebug.views.view import View
+
+__all__ = ["TABS", "Explore", "Explored"]
+
+TABS = ("Batch", "Activations", "Gradients", "Training", "Layers")
+WATCH = """with nbdebug.watch(model, optimizer) as live:
+    for x, y in loader:
+        ...
+        live.log(loss=loss)"""
+
+
+@dataclass(frozen=True)
+class Explore:
+    """The job of making a tab, in the wizard's queue."""
+
+    tab: str
+
+    def __str__(self) -> str:
+        """Say what is done."""
+        return f"the {self.tab.lower()} tab"
+
+
+class Explored:
+    """The tabs that were made, each a view with its widget."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._views: dict[str, View] = {}
+        self._training: Any = None
+
+    def content(self, tab: str) -> list[Any] | None:
+        """Return the widgets of a tab; None where it has to be made first."""
+        if tab == "Training":
+            return [self._curves()]
+        view = self._views.get(tab)
+        return None if view is None else [view.widget]
+
+    def make(self, tab: str) -> None:
+        """Measure what a tab shows, as far as that is not known, and make its view."""
+        if tab in TABS and tab != "Training" and tab not in self._views:
+            view = self._made(tab)
+            view.widget  # noqa: B018 - made here, while no cell runs
+            self._views[tab] = view
+
+    def close(self) -> None:
+        """Take every view down."""
+        for view in self._views.values():
+            view.close()
+        self._views.clear()
+        if self._training is not None:
+            self._training.close()
+            self._training = None
+
+    def _made(self, tab: str) -> View:
+        session = self.session
+        if tab == "Batch":
+            return BatchViewer(BatchSource(session.setup.feed.loader, session.setup, Taste(), 64, Control()))
+        if tab == "Activations":
+            look = session.measure(ActivationLook)
+            mode = "training" if look.training else "eval"
+            return ActivationView(
+                look, f"{len(look.layers)} layers, one batch of {look.samples} samples, in {mode} mode"
+            )
+        if tab == "Gradients":
+            looks = session.measure(ParameterLooks)
+            said = f"one batch of {looks.samples} samples, loss {looks.loss:.4g}, one step of {looks.optimizer}"
+            return GradientView(looks, said)
+        if tab == "Layers":
+            results = session.journal.results
+            return LayerView(session.measure(LayerCosts), session.journal.findings, checked=bool(results))
+        raise NotApplicable(f"there is no tab called {tab}")
+
+    def _curves(self) -> Any:
+        """Return the losses of the trainings that were run on copies, and how to watch the real one."""
+        if self._training is None:
+            self._training = widgets.HTML(layout=widgets.Layout(width="100%"))
+        gate, overfit = self.session.known(LearningGate), self.session.known(Overfit)
+        lines = []
+        if gate is not None and gate.losses:
+            both = [("your training", gate.losses)]
+            both += [(gate.reference_name, gate.reference_losses)] if gate.reference_losses else []
+            lines.append(Lines.of_losses(both, "Loss of a short training on a copy"))
+        if overfit is not None and overfit.curve.losses:
+            lines.append(Lines.of_losses([("one batch", overfit.curve.losses)], "Loss while overfitting one batch"))
+        drawn = "".join(page.drawn(line, line.title, 560) for line in lines)
+        none = "" if drawn else "<p>No training has run on a copy yet: run the diagnosis first.</p>"
+        self._training.value = f"{drawn}{none}<h4>Follow your real training</h4>{page.code(WATCH)}"
+        return self._training
