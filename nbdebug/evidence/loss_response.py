@@ -128,7 +128,7 @@ def loss_response(sandbox: Sandbox, trial: TrialRun, control: Control) -> LossRe
 def _asked(sandbox: Sandbox, control: Control) -> LossResponse:
     sandbox.ready_to_train()
     batches = sandbox.batches(BATCHES)
-    box = open_box(sandbox, batches[0])
+    box = open_box(sandbox, batches[0], alone=True)
     few = [_few(box, batch) for batch in batches]
     if not box.heads:
         raise NotApplicable("the model returns no real-valued tensor")
@@ -174,7 +174,7 @@ def _head(
         class_dim=dim,
         family=twice or family.name,
         loss_dim=family.dim,
-        target=target_kind(name, batches) if target is not None else None,
+        target=target_kind(name, batches, _targets(box, batches)) if target is not None else None,
         is_compared=compared or (family.name == "linear" and floors.toward is not None),
         wanted_low=low,
         wanted_high=high,
@@ -182,6 +182,10 @@ def _head(
         **_bounds(reach),
         **_levels(floors),
     )
+
+
+def _targets(box: LossBox, batches: list[Batch]) -> list[torch.Tensor] | None:
+    return box.taped.targets(batches) if box.taped is not None else None
 
 
 def _offset(box: LossBox, path: Path, family: Family) -> float:

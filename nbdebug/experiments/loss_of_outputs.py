@@ -18,6 +18,7 @@ from torch import nn
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped, tensors_in
 from nbdebug.experiments.output_override import Outlet, caught, giving, outlets
+from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
@@ -39,7 +40,8 @@ class LossBox:
     """A loss that can be asked: what would you say if the model had answered this?
 
     `place` says where the loss is written: loss_fn, compute_loss, train_step, or the model itself; `answer` runs the
-    model on a batch and gives what the loss takes from it; `is_sole` says that surely nothing else is taken.
+    model on a batch and gives what the loss takes from it; `is_sole` says that surely nothing else is taken. `taped` is
+    the recorded run that it was read from, which knows the target as the loss receives it.
     """
 
     place: str
@@ -48,6 +50,7 @@ class LossBox:
     evaluate: Evaluate
     answer: Callable[[Batch], Any]
     is_sole: bool = True
+    taped: TapedLoss | None = None
 
     @property
     def heads(self) -> dict[Path, torch.Tensor]:
@@ -97,8 +100,30 @@ def head_name(path: Path) -> str:
     return name_of(path).removeprefix("batch") if path else ""
 
 
-def open_box(sandbox: Sandbox, batch: Batch) -> LossBox:
-    """Find out how the loss is computed here, and make it a function of the model's answer."""
+def open_box(sandbox: Sandbox, batch: Batch, *, alone: bool = False) -> LossBox:
+    """Find out how the loss is computed here, and make it a function of the model's answer.
+
+    A plain `loss_fn` is called. In a program of another shape, the tape of one run says where the loss reads the model;
+    what cannot be taped, as TorchScript or a loss that raises, is asked by exchanging what modules return. With
+    `alone`, other terms of a taped loss are left out.
+    """
+    if not _is_plain(sandbox, batch) and (taped := taped_loss(sandbox, batch, alone=alone)) is not None:
+        place = "train_step" if taped.tape.is_step else "compute_loss" if sandbox.compute_loss is not None else "model"
+        return LossBox(
+            place, taped.output, batch, taped.evaluate, taped.answer, is_sole=len(taped.numbers) == 1, taped=taped
+        )
+    return _untaped_box(sandbox, batch)
+
+
+def _is_plain(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether the loss is a function of the model's output, and of nothing else that the run computes."""
+    if sandbox.compute_loss is not None or sandbox.train_step is not None:
+        return False
+    numbers = [t for t in tensors_in(sandbox.forward(batch)) if t.is_floating_point() and t.dim() == 0]
+    return not numbers
+
+
+def _untaped_box(sandbox: Sandbox, batch: Batch) -> LossBox:
     if sandbox.train_step is not None:
         with user_code(passing=()):  # a loop that cannot be run in this way still has its loss_fn
             return _hooked(sandbox, batch, _training_step(sandbox), "train_step")

@@ -12,6 +12,7 @@ from torch import nn
 
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.tape.calls import unrecorded
 from nbdebug.setup import Batch
 
 __all__ = ["Reach", "over_samples", "reach_of"]
@@ -150,15 +151,20 @@ def _sums_over_samples(model: nn.Module, batch: Batch, run: Callable[[Batch], An
     found: list[tuple[str, str]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        for tensor in tensors_in(output)[:1]:
-            if tensor.is_floating_point() and tensor.dim() > 1 and tensor.shape[0] == batch.size and tensor.numel():
-                values = tensor.detach().double()
-                if bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < _rounding(values):
-                    found.append((path, type(module).__name__))
+        with unrecorded():
+            if any(_is_normalized_over(tensor, batch.size) for tensor in tensors_in(output)[:1]):
+                found.append((path, type(module).__name__))
 
     with tapped(model, after=after):
         run(batch)
     return found
+
+
+def _is_normalized_over(tensor: torch.Tensor, size: int) -> bool:
+    if not tensor.is_floating_point() or tensor.dim() < 2 or tensor.shape[0] != size or not tensor.numel():
+        return False
+    values = tensor.detach().double()
+    return bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < _rounding(values)
 
 
 def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -> tuple[str, str]:
@@ -182,7 +188,8 @@ def _giver(model: nn.Module, batch: Batch, run: Run) -> tuple[str, str] | None:
     seen: list[tuple[str, str, list[tuple[float, ...]]]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        prints = [_print(tensor) for tensor in tensors_in(output) if tensor.is_floating_point()]
+        with unrecorded():
+            prints = [_print(tensor) for tensor in tensors_in(output) if tensor.is_floating_point()]
         seen.append((path, _kind(module), prints))
 
     with tapped(model, after=after):

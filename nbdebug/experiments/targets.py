@@ -45,6 +45,8 @@ SHUFFLES = 499
 
 def paired_target(box: LossBox, path: Path, family: Family) -> tuple[str, torch.Tensor | None]:
     """Return the target that the loss compares this output with: the one it was seen to want, or the only one."""
+    if box.taped is not None:
+        return box.taped.target or ("", None)
     candidates = _candidates(box.batch)
     if box.place == "model" and not box.batch.targets:  # a model with its own loss is given the targets as inputs
         candidates = {name: t for name, t in box.batch.inputs.items() if not t.is_complex() and t.dtype != torch.bool}
@@ -82,10 +84,10 @@ def is_wanted(family: Family, target: torch.Tensor) -> bool:
     return float(close[active].double().mean()) > 0.9
 
 
-def target_kind(name: str, batches: list[Batch]) -> TargetKind:
-    """Look at one target over several batches."""
+def target_kind(name: str, batches: list[Batch], tensors: list[torch.Tensor] | None = None) -> TargetKind:
+    """Look at one target over several batches; `tensors` are its values where the loss receives others than stored."""
     every = [{**batch.inputs, **_candidates(batch)} for batch in batches]
-    tensors = [tensors[name] for tensors in every if name in tensors]
+    tensors = tensors or [tensors[name] for tensors in every if name in tensors]
     first = tensors[0]
     values = torch.cat([t.detach().double().flatten() for t in tensors])
     values = values[torch.isfinite(values)]
