@@ -43,6 +43,7 @@ class Reach:
     one_sided: float
     place: str
     module: str
+    is_returned: bool = True  # by that module; else the values are made after the last module has returned
 
 
 def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
@@ -58,9 +59,10 @@ def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
     low, high = _range(outputs) if turned else (-math.inf, math.inf)  # what cannot be turned is not known
     shown = torch.cat([t.flatten() for t in real])
     clipped = float(((shown == low) | (shown == high)).double().mean()) if shown.numel() else 0.0
-    place, module = _place(model, batches[0], run, last)
+    found = _place(model, batches[0], run, last)
+    place, module = found or ("model", _kind(model))
     one_sided = float(((turned[-2] == low) ^ (turned[-1] == low)).double().mean()) if len(turned) > 1 else 0.0
-    return Reach(scale, over, low, high, _range(real), clipped, one_sided, place, module)
+    return Reach(scale, over, low, high, _range(real), clipped, one_sided, place, module, found is not None)
 
 
 def _range(outputs: list[torch.Tensor]) -> tuple[float, float]:
@@ -167,7 +169,7 @@ def _is_normalized_over(tensor: torch.Tensor, size: int) -> bool:
     return bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < _rounding(values)
 
 
-def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -> tuple[str, str]:
+def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -> tuple[str, str] | None:
     """Name the module that gives the output, with the last layer turned up, so that an activation behind it shows."""
     found: list[tuple[str, str] | None] = []
 
@@ -176,7 +178,7 @@ def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -
         return None
 
     _with_gains(last, (10.0,), batch, look)
-    return next((place for place in found if place), None) or _giver(model, batch, run) or ("model", _kind(model))
+    return next((place for place in found if place), None) or _giver(model, batch, run)
 
 
 def _kind(module: nn.Module) -> str:

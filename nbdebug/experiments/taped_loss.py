@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.errors import Cancelled, NbdebugError, OutOfTime
 from nbdebug.experiments.tape import TOLERANCE, Tape, TapeUnreadable, agree_on_replay, record
-from nbdebug.experiments.tape.outputs import output_numbers
+from nbdebug.experiments.tape.outputs import output_numbers, terms_at_heads
 from nbdebug.experiments.tape.program import run_recorded, run_until
 from nbdebug.experiments.tape.replay import replayed
 from nbdebug.experiments.tape.taint import Taint
@@ -24,15 +24,15 @@ class TapedLoss:
     """A recorded loss, asked by replays of the ops behind its prediction.
 
     `numbers` are the values that are exchanged: the prediction, or several outputs that take separate ways to the loss.
-    With `root` the main term alone is evaluated, without other terms of the loss.
+    `parts` are the scalars that are evaluated, with their factors: the loss, or those of its terms that read the
+    prediction.
     """
 
     sandbox: Sandbox
     batch: Batch
     tape: Tape
     numbers: tuple[int, ...]
-    root: int
-    factor: float
+    parts: tuple[tuple[int, float], ...]
 
     @property
     def output(self) -> Any:
@@ -51,9 +51,9 @@ class TapedLoss:
         given = answer if isinstance(answer, list) else [answer]
         exchange = dict(zip(self.numbers, given, strict=True))
         if on is self.batch:
-            return self.factor * replayed(
-                self.tape.recording, exchange, self.root, reads_matter=self.tape.reads_matter
-            )
+            recording, matters = self.tape.recording, self.tape.reads_matter
+            found = [f * replayed(recording, exchange, part, reads_matter=matters) for part, f in self.parts]
+            return torch.stack([one.sum() for one in found]).sum()
         recording = run_recorded(
             self.sandbox, on, step=self.tape.is_step, seed=self.tape.seed, backward=True, overrides=exchange
         )
@@ -78,7 +78,8 @@ class TapedLoss:
     def targets(self, batches: list[Batch]) -> list[torch.Tensor]:
         """Return the targets of several batches as the loss receives them."""
         tapes = [self.tape, *(record(self.sandbox, batch, step=self.tape.is_step) for batch in batches[1:])]
-        return [tape.target.value for tape in tapes if tape.target is not None]
+        found = [_target(tape) for tape in tapes]
+        return [target for _, target in (one for one in found if one is not None)]
 
     def _made_by(self) -> list[str]:
         ops, values = self.tape.recording.ops, self.tape.recording.values
@@ -88,7 +89,7 @@ class TapedLoss:
 def taped_loss(sandbox: Sandbox, batch: Batch, *, alone: bool = False) -> TapedLoss | None:
     """Record the program once and make its loss a function of its prediction; None where that cannot be trusted.
 
-    With `alone`, only the main term is evaluated, where no other term compares something with a target of the batch.
+    With `alone`, the terms that do not read the prediction are left out.
     """
     for step in _forms(sandbox):
         try:
@@ -117,24 +118,35 @@ def _is_replayed(sandbox: Sandbox, batch: Batch, tape: Tape) -> bool:
 
 
 def _of(sandbox: Sandbox, batch: Batch, tape: Tape, alone: bool) -> TapedLoss | None:
-    numbers = output_numbers(tape.recording, tape.main)
+    numbers = output_numbers(tape.recording, tape.terms, tape.main)
     if not numbers:
         return None
-    targets = [term for term in tape.terms if _is_data(tape, term.comparison.target if term.comparison else None)]
-    single = alone and targets == [tape.main]
-    root, factor = (tape.main.number, tape.main.factor) if single else (tape.main.root, 1.0)
-    found = TapedLoss(sandbox, batch, tape, numbers, root, factor)
+    group = terms_at_heads(tape.terms, tape.main) if alone else []
+    parts = tuple((term.number, term.factor) for term in group) or ((tape.main.root, 1.0),)
+    found = TapedLoss(sandbox, batch, tape, numbers, parts)
     with torch.no_grad():
         again = float(found.evaluate(found.output, batch))
-    expected = tape.main.value if single else tape.loss
-    return found if abs(again - expected) <= TOLERANCE * max(abs(expected), 1e-6) else None
+    expected = sum(term.value for term in group) if alone else tape.loss
+    size = max(abs(expected), *(abs(term.value) for term in group), 1e-6)
+    return found if abs(again - expected) <= TOLERANCE * size else None
 
 
 def _target(tape: Tape) -> tuple[str, torch.Tensor] | None:
     number = tape.main.comparison.target if tape.main.comparison is not None else None
     if number is None or not _is_data(tape, number) or tape.target is None:
         return None
-    return ", ".join(tape.target.sources), tape.target.value
+    return ", ".join(tape.target.sources), _looked_up(tape, tape.target.value)
+
+
+def _looked_up(tape: Tape, target: torch.Tensor) -> torch.Tensor:
+    """Return a target without the dimension along which it is looked up, as in `scores.gather(1, y[:, None])`."""
+    comparison = tape.main.comparison
+    assert comparison is not None
+    op, shape = tape.recording.ops[comparison.op], tape.recording.values[comparison.prediction].shape
+    if op.name not in ("gather", "take_along_dim") or target.dim() != len(shape):
+        return target
+    given = op.kwargs.get("dim", op.args[1] if len(op.args) > 1 and isinstance(op.args[1], int) else -1)
+    return target.squeeze(int(given)) if target.shape[int(given)] == 1 else target
 
 
 def _is_data(tape: Tape, number: int | None) -> bool:

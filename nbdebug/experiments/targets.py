@@ -13,7 +13,7 @@ from nbdebug.experiments.loss_of_outputs import LossBox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import Path
 
-__all__ = ["TargetKind", "is_wanted", "paired_target", "target_kind"]
+__all__ = ["TargetKind", "is_likelihood", "is_wanted", "paired_target", "target_kind"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,25 @@ def is_wanted(family: Family, target: torch.Tensor) -> bool:
     spread = float(values.std(correction=0)) if values.numel() > 1 else 0.0
     close = (wanted - values).abs() <= 0.05 * max(spread, 1e-3)
     return float(close[active].double().mean()) > 0.9
+
+
+def is_likelihood(family: Family, target: torch.Tensor) -> bool:
+    """Whether what is picked out of the output is weighed by its class, and not by a reward for each sample.
+
+    What is not picked at all must have a target of its own, as padding has.
+    """
+    if family.name != "linear" or family.weight is None or family.active is None or family.weight.dim() < 2:
+        return True
+    rows = family.weight.sum(1) if target.shape == family.weight.sum(1).shape else family.weight.sum(-1)
+    if target.shape != rows.shape or target.is_floating_point():
+        return True
+    picked = rows > 0
+    if bool(torch.isin(target[~picked], target[picked]).any()):
+        return False
+    ranges = [
+        (float(rows[target == label].min()), float(rows[target == label].max())) for label in target[picked].unique()
+    ]
+    return all(high <= 1.01 * low for low, high in ranges)
 
 
 def target_kind(name: str, batches: list[Batch], tensors: list[torch.Tensor] | None = None) -> TargetKind:
