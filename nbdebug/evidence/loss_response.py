@@ -163,7 +163,8 @@ def _head(
 ) -> HeadResponse:
     output = box.heads[path]
     name, target = paired_target(box, path, family)
-    compared = target is not None and is_wanted(family, target) and (box.taped is None or is_likelihood(family, target))
+    is_likely = target is None or box.taped is None or is_likelihood(family, target)
+    compared = target is not None and is_likely and is_wanted(family, target)
     dim = family.dim if compared or target is None else class_dim(output, target)
     reach = reach_of(sandbox.model, few, lambda batch: _tensor_at(box, path, batch))
     if box.taped is not None and (target is None or _pairs_samples(output, batches[0])):
@@ -179,7 +180,7 @@ def _head(
         family=twice or family.name,
         loss_dim=family.dim,
         target=target_kind(name, batches, _targets(box, batches)) if target is not None else None,
-        is_compared=compared or (family.name == "linear" and floors.toward is not None),
+        is_compared=compared or (is_likely and family.name == "linear" and floors.toward is not None),
         wanted_low=low,
         wanted_high=high,
         offset=_offset(box, path, family),

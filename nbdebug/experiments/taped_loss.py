@@ -86,12 +86,15 @@ class TapedLoss:
         return [ops[values[n].producer].name if values[n].producer >= 0 else "" for n in self.numbers]
 
 
-def taped_loss(sandbox: Sandbox, batch: Batch, *, alone: bool = False) -> TapedLoss | None:
+def taped_loss(
+    sandbox: Sandbox, batch: Batch, *, alone: bool = False, forms: tuple[bool, ...] | None = None
+) -> TapedLoss | None:
     """Record the program once and make its loss a function of its prediction; None where that cannot be trusted.
 
-    With `alone`, the terms that do not read the prediction are left out.
+    With `alone`, the terms that do not read the prediction are left out. `forms` says whether to run the step or the
+    loss.
     """
-    for step in _forms(sandbox):
+    for step in forms or _forms(sandbox):
         try:
             tape = record(sandbox, batch, step=step)
             if _is_replayed(sandbox, batch, tape):
