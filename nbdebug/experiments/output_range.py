@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import without_torch_function
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped, tensors_in
-from nbdebug.experiments.tape.calls import unrecorded
 from nbdebug.setup import Batch
 
 __all__ = ["Reach", "over_samples", "reach_of"]
@@ -153,7 +153,7 @@ def _sums_over_samples(model: nn.Module, batch: Batch, run: Callable[[Batch], An
     found: list[tuple[str, str]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        with unrecorded():
+        with without_torch_function():
             if any(_is_normalized_over(tensor, batch.size) for tensor in tensors_in(output)[:1]):
                 found.append((path, type(module).__name__))
 
@@ -190,7 +190,7 @@ def _giver(model: nn.Module, batch: Batch, run: Run) -> tuple[str, str] | None:
     seen: list[tuple[str, str, list[tuple[float, ...]]]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        with unrecorded():
+        with without_torch_function():
             prints = [_print(tensor) for tensor in tensors_in(output) if tensor.is_floating_point()]
         seen.append((path, _kind(module), prints))
 

@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.experiments.tape.ops import tensors_of
 
-__all__ = ["Exchange", "autocast_of", "is_in_torch", "modified_by", "random_state", "unrecorded", "version_of"]
+__all__ = ["Exchange", "autocast_of", "is_in_torch", "modified_by", "random_state", "version_of"]
 
 
 class Exchange(torch.autograd.Function):
@@ -27,11 +27,6 @@ class Exchange(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the gradient to both."""
         return gradients[0], gradients[0]
-
-
-def unrecorded() -> Any:
-    """Keep what an experiment's own hook computes off the tape of the run that it looks at."""
-    return torch._C.DisableTorchFunction()
 
 
 def is_in_torch(frame: FrameType | None) -> bool:
