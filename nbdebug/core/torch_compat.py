@@ -73,6 +73,11 @@ SET_BY_CONSTRUCTOR = ("_DataLoader__", "_IterableDataset", "_dataset_kind")
 shut_down_workers: Callable[[Any], None] = methodcaller("_shutdown_workers")  # of an iterator
 
 
+def without_torch_function() -> Any:
+    """Keep calls of torch functions from the modes that record them."""
+    return torch._C.DisableTorchFunction()
+
+
 def is_bookkeeping(name: str) -> bool:
     """Whether an attribute of a module is torch's own: what is registered, and its hooks."""
     return name in REGISTRIES or name.endswith(("_hooks", "_with_kwargs"))

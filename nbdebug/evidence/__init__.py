@@ -32,6 +32,7 @@ INDEX: dict[str, dict[str, str]] = {
         "LossResponse": "loss_response",
         "InitialLoss": "initial_loss",
         "TargetInfluence": "target_influence",
+        "ClassWeighting": "class_weighting",
     },
     "Which parameters train, and how do signal and gradient flow?": {
         "GradientReach": "parameter_gradients",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,11 +13,12 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import as_far_as_it_runs
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.capture import paths_of
 from nbdebug.experiments.loss_family import Family, recognize
 from nbdebug.experiments.loss_floor import Floors, floors_of, squashes_twice
 from nbdebug.experiments.loss_of_outputs import LossBox, head_name, open_box
 from nbdebug.experiments.output_range import Reach, over_samples, reach_of
-from nbdebug.experiments.targets import TargetKind, is_wanted, paired_target, target_kind
+from nbdebug.experiments.targets import TargetKind, is_likelihood, is_wanted, paired_target, target_kind
 from nbdebug.experiments.task import class_dim
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -128,7 +130,7 @@ def loss_response(sandbox: Sandbox, trial: TrialRun, control: Control) -> LossRe
 def _asked(sandbox: Sandbox, control: Control) -> LossResponse:
     sandbox.ready_to_train()
     batches = sandbox.batches(BATCHES)
-    box = open_box(sandbox, batches[0])
+    box = open_box(sandbox, batches[0], alone=True)
     few = [_few(box, batch) for batch in batches]
     if not box.heads:
         raise NotApplicable("the model returns no real-valued tensor")
@@ -161,9 +163,12 @@ def _head(
 ) -> HeadResponse:
     output = box.heads[path]
     name, target = paired_target(box, path, family)
-    compared = target is not None and is_wanted(family, target)
+    is_likely = target is None or box.taped is None or is_likelihood(family, target)
+    compared = target is not None and is_likely and is_wanted(family, target)
     dim = family.dim if compared or target is None else class_dim(output, target)
     reach = reach_of(sandbox.model, few, lambda batch: _tensor_at(box, path, batch))
+    if box.taped is not None and (target is None or _pairs_samples(output, batches[0])):
+        reach = replace(reach, low=-math.inf, high=math.inf)  # what compares samples has other bounds for other samples
     floors = floors_of(box, path, family, reach, target, dim)
     twice = squashes_twice(box, path, target, dim) if family.name in ("differences", "other") else ""
     low, high = floors.wanted if floors.wanted is not None else (None, None)
@@ -174,14 +179,33 @@ def _head(
         class_dim=dim,
         family=twice or family.name,
         loss_dim=family.dim,
-        target=target_kind(name, batches) if target is not None else None,
-        is_compared=compared or (family.name == "linear" and floors.toward is not None),
+        target=target_kind(name, batches, _targets(box, batches)) if target is not None else None,
+        is_compared=compared or (is_likely and family.name == "linear" and floors.toward is not None),
         wanted_low=low,
         wanted_high=high,
         offset=_offset(box, path, family),
-        **_bounds(reach),
+        **{**_bounds(reach), **_place(sandbox, box, reach)},
         **_levels(floors),
     )
+
+
+def _place(sandbox: Sandbox, box: LossBox, reach: Reach) -> dict[str, Any]:
+    """Name the module in which a taped prediction is made, where no module returns it: the run ends at its last op."""
+    if box.taped is None or reach.is_returned or not box.is_sole:
+        return {}
+    module = box.taped.tape.tensor(box.taped.numbers[0]).module
+    known = paths_of(sandbox.model)
+    if module in known:
+        return {"place": module, "module": type(known[module]).__name__}
+    return {"place": box.place, "module": box.taped.tape.tensor(box.taped.numbers[0]).made_by}
+
+
+def _targets(box: LossBox, batches: list[Batch]) -> list[torch.Tensor] | None:
+    return box.taped.targets(batches) if box.taped is not None else None
+
+
+def _pairs_samples(output: torch.Tensor, batch: Batch) -> bool:
+    return output.dim() == 2 and output.shape[0] == output.shape[1] and output.shape[0] % batch.size == 0
 
 
 def _offset(box: LossBox, path: Path, family: Family) -> float:

@@ -30,11 +30,15 @@ class TargetUse:
 
 @dataclass(frozen=True)
 class TargetInfluence:
-    """Every target, exchanged in turn; `wants_one_answer` says that the loss wants the same class for every sample."""
+    """Every target, exchanged in turn; `wants_one_answer` says that the loss wants the same class for every sample.
+
+    `wants_own_class` says that it wants the class that the same outputs already predict.
+    """
 
     place: str
     uses: tuple[TargetUse, ...]
     wants_one_answer: bool
+    wants_own_class: bool = False
 
 
 @probe
@@ -50,7 +54,7 @@ def target_influence(sandbox: Sandbox, trial: TrialRun) -> TargetInfluence:
         TargetUse(name, tuple(target.shape), influence_of_target(box, name), _fits(box, name, batches))
         for name, target in batches[0].targets.items()
     ]
-    return TargetInfluence(box.place, tuple(uses), _wants_one_answer(box))
+    return TargetInfluence(box.place, tuple(uses), _wants_one_answer(box), _wants_own_class(box))
 
 
 def _fits(box: LossBox, name: str, batches: list[Batch]) -> bool:
@@ -73,3 +77,20 @@ def _wants_one_answer(box: LossBox) -> bool:
         return False
     rows = family.active.select(family.dim, 0)
     return int(family.wanted.argmax(family.dim)[rows].unique().numel()) == 1 and int(rows.sum()) >= 8
+
+
+def _wants_own_class(box: LossBox) -> bool:
+    """Whether the class that the loss looks up is computed from the outputs that it is compared with."""
+    tape = box.taped.tape if box.taped is not None else None
+    if tape is None or tape.main.comparison is None or tape.target is None or tape.target.value.is_floating_point():
+        return False
+    stack, seen = [tape.main.comparison.target], set[int]()
+    while stack:
+        number = stack.pop()
+        if number in tape.main.heads:
+            return True
+        op = tape.recording.producer(number)
+        if op is not None and number not in seen:
+            stack += op.inputs
+        seen.add(number)
+    return False

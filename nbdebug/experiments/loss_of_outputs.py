@@ -13,22 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from nbdebug.errors import NotApplicable
-from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.output_override import Outlet, caught, giving, outlets
+from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
-from nbdebug.setup.nested import Path, at, leaves, map_leaves, name_of, replace_at
+from nbdebug.setup.nested import Path, leaves, map_leaves, name_of, replace_at
 from nbdebug.setup.sample_dataset import seed_torch
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["LossBox", "head_name", "open_box", "plain_box"]
 
 MOST_HEADS = 6
-LAST_LAYERS = 4  # of a model with its own loss, tried from the last
 
 Evaluate = Callable[[Any, Batch], Any]
 Run = Callable[[Batch], Any]  # the user's own way from a batch to its loss
@@ -39,7 +38,8 @@ class LossBox:
     """A loss that can be asked: what would you say if the model had answered this?
 
     `place` says where the loss is written: loss_fn, compute_loss, train_step, or the model itself; `answer` runs the
-    model on a batch and gives what the loss takes from it; `is_sole` says that surely nothing else is taken.
+    model on a batch and gives what the loss takes from it; `is_sole` says that surely nothing else is taken. `taped` is
+    the recorded run that it was read from, which knows the target as the loss receives it.
     """
 
     place: str
@@ -48,6 +48,7 @@ class LossBox:
     evaluate: Evaluate
     answer: Callable[[Batch], Any]
     is_sole: bool = True
+    taped: TapedLoss | None = None
 
     @property
     def heads(self) -> dict[Path, torch.Tensor]:
@@ -97,8 +98,32 @@ def head_name(path: Path) -> str:
     return name_of(path).removeprefix("batch") if path else ""
 
 
-def open_box(sandbox: Sandbox, batch: Batch) -> LossBox:
-    """Find out how the loss is computed here, and make it a function of the model's answer."""
+def open_box(sandbox: Sandbox, batch: Batch, *, alone: bool = False) -> LossBox:
+    """Find out how the loss is computed here, and make it a function of the model's answer.
+
+    A plain `loss_fn` is called. In a program of another shape, the tape of one run says where the loss reads the model;
+    what cannot be taped, as TorchScript or a loss that raises, is asked by exchanging what modules return. With
+    `alone`, other terms of a taped loss are left out.
+    """
+    taped = None if _is_plain(sandbox, batch) else taped_loss(sandbox, batch, alone=alone)
+    return _taped_box(sandbox, batch, taped) if taped is not None else _untaped_box(sandbox, batch)
+
+
+def _taped_box(sandbox: Sandbox, batch: Batch, taped: TapedLoss) -> LossBox:
+    place = "train_step" if taped.tape.is_step else "compute_loss" if sandbox.compute_loss is not None else "model"
+    is_sole = len(taped.numbers) == 1
+    return LossBox(place, taped.output, batch, taped.evaluate, taped.answer, is_sole=is_sole, taped=taped)
+
+
+def _is_plain(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether the loss is a function of the model's output, and of nothing else that the run computes."""
+    if sandbox.compute_loss is not None or sandbox.train_step is not None:
+        return False
+    numbers = [t for t in tensors_in(sandbox.forward(batch)) if t.is_floating_point() and t.dim() == 0]
+    return not numbers
+
+
+def _untaped_box(sandbox: Sandbox, batch: Batch) -> LossBox:
     if sandbox.train_step is not None:
         with user_code(passing=()):  # a loop that cannot be run in this way still has its loss_fn
             return _hooked(sandbox, batch, _training_step(sandbox), "train_step")
@@ -110,10 +135,14 @@ def open_box(sandbox: Sandbox, batch: Batch) -> LossBox:
 
 
 def plain_box(sandbox: Sandbox, batch: Batch) -> LossBox:
-    """Make a box of the model's output and loss_fn, or of a loss that the model returns."""
+    """Make a box of the model's output and loss_fn, or of a loss that the model returns, without the training step."""
     output = sandbox.forward(batch)
+    if any(t.dim() == 0 for t in tensors_in(output) if t.is_floating_point()):
+        taped = taped_loss(sandbox, batch, forms=(False,))
+        if taped is not None:
+            return _taped_box(sandbox, batch, taped)
     if sandbox.loss_fn is None and own_loss(output) is not None:
-        return _inside(sandbox, batch, lambda b: own_loss(sandbox.forward(b)), sandbox.model)
+        raise NotApplicable("the model computes its own loss, and no recorded run says from what")
     numbers = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() == 0]
     if numbers and sandbox.loss_fn is not None and not isinstance(sandbox.model, torch.jit.ScriptModule):
         return _hooked(sandbox, batch, lambda b: sandbox.loss_of(sandbox.forward(b), b), "loss_fn")
@@ -143,7 +172,7 @@ def _hooked(sandbox: Sandbox, batch: Batch, run: Run, place: str) -> LossBox:
     boxes = [(_at_outlet(sandbox, batch, run, place, outlet), outlet) for outlet in reversed(found)]
     box, outlet = next((pair for pair in boxes if len(boxes) == 1 or _matters(pair[0])), boxes[0])
     if outlet.mixed or not _reaches(box, outlet):
-        return _inside(sandbox, batch, run, outlet.module)
+        raise NotApplicable("the model computes its own loss, and no recorded run says from what")
     box.is_sole = len(boxes) == 1
     return box
 
@@ -182,71 +211,8 @@ def _gradient_of(box: LossBox) -> torch.Tensor | None:
     return next((gradient for gradient in found if gradient is not None), None)
 
 
-def _inside(sandbox: Sandbox, batch: Batch, run: Run, whole: nn.Module) -> LossBox:
-    """Make a box of a model (or a part of it) that computes its own loss, by exchanging what one of its layers gives.
-
-    The layer that gives the prediction is taken, or else the last one whose answer matters to the loss.
-    """
-    calls: list[tuple[nn.Module, Any]] = []
-
-    def after(path: str, module: nn.Module, inputs: Any, given: Any) -> None:
-        calls.append((module, given))
-
-    with tapped(sandbox.model, after=after):
-        run(batch)
-    predicted = main_output(next((given for module, given in reversed(calls) if module is whole), None))
-    layers = [_layer(module, given, predicted) for module, given in calls if module not in (whole, sandbox.model)]
-    known = [layer for layer in layers if layer is not None]
-    once = [layer for layer in known if sum(other.module is layer.module for other in known) == 1]
-    likely = [*[layer for layer in once if layer.exact][:1], *reversed(once[-LAST_LAYERS:])]
-    boxes = [_at_layer(sandbox, batch, run, layer) for layer in likely]
-    box = next((box for box in boxes if _matters(box)), None)
-    if box is None and boxes and boxes[0].is_sole and _gradient_of(boxes[0]) is not None:
-        return boxes[0]  # it is what the loss is computed from, and makes no difference to it
-    if box is None:
-        raise NotApplicable("the model computes its own loss, and no module returns what it is computed from")
-    return box
-
-
-@dataclass
-class _Layer:
-    """A module inside of the model: the place of a tensor in what it gave, and whether that is the prediction."""
-
-    module: nn.Module
-    place: Path
-    given: Any
-    exact: bool
-
-
-def _layer(module: nn.Module, given: Any, predicted: torch.Tensor | None) -> _Layer | None:
-    floats = [(place, leaf) for place, leaf in leaves(given) if _is_answer(leaf)]
-    same = [place for place, leaf in floats if _same(leaf, predicted)]
-    if not floats or not (same or not any(module.children())):
-        return None
-    return _Layer(module, same[0] if same else floats[0][0], given, bool(same))
-
-
-def _at_layer(sandbox: Sandbox, batch: Batch, run: Run, layer: _Layer) -> LossBox:
-    def evaluate(answer: Any, on: Batch) -> Any:
-        sandbox.control.poll()
-        handle = layer.module.register_forward_hook(lambda *_: replace_at(layer.given, layer.place, answer))
-        try:
-            return run(on)
-        finally:
-            handle.remove()
-
-    def answer(on: Batch) -> Any:
-        return at(caught(layer.module, lambda: run(on)), layer.place)
-
-    return LossBox("model", at(_detached(layer.given), layer.place), batch, evaluate, answer, is_sole=layer.exact)
-
-
 def _is_answer(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dim() > 0 and leaf.numel() > 0
-
-
-def _same(leaf: torch.Tensor, predicted: torch.Tensor | None) -> bool:
-    return predicted is not None and leaf.shape == predicted.shape and torch.equal(leaf, predicted)
 
 
 def _detached(output: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import without_torch_function
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped, tensors_in
 from nbdebug.setup import Batch
@@ -42,6 +43,7 @@ class Reach:
     one_sided: float
     place: str
     module: str
+    is_returned: bool = True  # by that module; else the values are made after the last module has returned
 
 
 def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
@@ -57,9 +59,10 @@ def reach_of(model: nn.Module, batches: list[Batch], run: Run) -> Reach:
     low, high = _range(outputs) if turned else (-math.inf, math.inf)  # what cannot be turned is not known
     shown = torch.cat([t.flatten() for t in real])
     clipped = float(((shown == low) | (shown == high)).double().mean()) if shown.numel() else 0.0
-    place, module = _place(model, batches[0], run, last)
+    found = _place(model, batches[0], run, last)
+    place, module = found or ("model", _kind(model))
     one_sided = float(((turned[-2] == low) ^ (turned[-1] == low)).double().mean()) if len(turned) > 1 else 0.0
-    return Reach(scale, over, low, high, _range(real), clipped, one_sided, place, module)
+    return Reach(scale, over, low, high, _range(real), clipped, one_sided, place, module, found is not None)
 
 
 def _range(outputs: list[torch.Tensor]) -> tuple[float, float]:
@@ -150,18 +153,23 @@ def _sums_over_samples(model: nn.Module, batch: Batch, run: Callable[[Batch], An
     found: list[tuple[str, str]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        for tensor in tensors_in(output)[:1]:
-            if tensor.is_floating_point() and tensor.dim() > 1 and tensor.shape[0] == batch.size and tensor.numel():
-                values = tensor.detach().double()
-                if bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < _rounding(values):
-                    found.append((path, type(module).__name__))
+        with without_torch_function():
+            if any(_is_normalized_over(tensor, batch.size) for tensor in tensors_in(output)[:1]):
+                found.append((path, type(module).__name__))
 
     with tapped(model, after=after):
         run(batch)
     return found
 
 
-def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -> tuple[str, str]:
+def _is_normalized_over(tensor: torch.Tensor, size: int) -> bool:
+    if not tensor.is_floating_point() or tensor.dim() < 2 or tensor.shape[0] != size or not tensor.numel():
+        return False
+    values = tensor.detach().double()
+    return bool((values >= 0).all()) and float((values.sum(0) - 1).abs().max()) < _rounding(values)
+
+
+def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -> tuple[str, str] | None:
     """Name the module that gives the output, with the last layer turned up, so that an activation behind it shows."""
     found: list[tuple[str, str] | None] = []
 
@@ -170,7 +178,7 @@ def _place(model: nn.Module, batch: Batch, run: Run, last: list[torch.Tensor]) -
         return None
 
     _with_gains(last, (10.0,), batch, look)
-    return next((place for place in found if place), None) or _giver(model, batch, run) or ("model", _kind(model))
+    return next((place for place in found if place), None) or _giver(model, batch, run)
 
 
 def _kind(module: nn.Module) -> str:
@@ -182,7 +190,8 @@ def _giver(model: nn.Module, batch: Batch, run: Run) -> tuple[str, str] | None:
     seen: list[tuple[str, str, list[tuple[float, ...]]]] = []
 
     def after(path: str, module: nn.Module, inputs: Any, output: Any) -> None:
-        prints = [_print(tensor) for tensor in tensors_in(output) if tensor.is_floating_point()]
+        with without_torch_function():
+            prints = [_print(tensor) for tensor in tensors_in(output) if tensor.is_floating_point()]
         seen.append((path, _kind(module), prints))
 
     with tapped(model, after=after):

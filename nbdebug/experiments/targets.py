@@ -13,7 +13,7 @@ from nbdebug.experiments.loss_of_outputs import LossBox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import Path
 
-__all__ = ["TargetKind", "is_wanted", "paired_target", "target_kind"]
+__all__ = ["TargetKind", "is_likelihood", "is_wanted", "paired_target", "target_kind"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ SHUFFLES = 499
 
 def paired_target(box: LossBox, path: Path, family: Family) -> tuple[str, torch.Tensor | None]:
     """Return the target that the loss compares this output with: the one it was seen to want, or the only one."""
+    if box.taped is not None:
+        return box.taped.target or ("", None)
     candidates = _candidates(box.batch)
     if box.place == "model" and not box.batch.targets:  # a model with its own loss is given the targets as inputs
         candidates = {name: t for name, t in box.batch.inputs.items() if not t.is_complex() and t.dtype != torch.bool}
@@ -82,10 +84,29 @@ def is_wanted(family: Family, target: torch.Tensor) -> bool:
     return float(close[active].double().mean()) > 0.9
 
 
-def target_kind(name: str, batches: list[Batch]) -> TargetKind:
-    """Look at one target over several batches."""
+def is_likelihood(family: Family, target: torch.Tensor) -> bool:
+    """Whether what is picked out of the output is weighed by its class, and not by a reward for each sample.
+
+    What is not picked at all must have a target of its own, as padding has.
+    """
+    if family.name != "linear" or family.weight is None or family.active is None or family.weight.dim() < 2:
+        return True
+    rows = family.weight.sum(1) if target.shape == family.weight.sum(1).shape else family.weight.sum(-1)
+    if target.shape != rows.shape or target.is_floating_point():
+        return True
+    picked = rows > 0
+    if bool(torch.isin(target[~picked], target[picked]).any()):
+        return False
+    ranges = [
+        (float(rows[target == label].min()), float(rows[target == label].max())) for label in target[picked].unique()
+    ]
+    return all(high <= 1.01 * low for low, high in ranges)
+
+
+def target_kind(name: str, batches: list[Batch], tensors: list[torch.Tensor] | None = None) -> TargetKind:
+    """Look at one target over several batches; `tensors` are its values where the loss receives others than stored."""
     every = [{**batch.inputs, **_candidates(batch)} for batch in batches]
-    tensors = [tensors[name] for tensors in every if name in tensors]
+    tensors = tensors or [tensors[name] for tensors in every if name in tensors]
     first = tensors[0]
     values = torch.cat([t.detach().double().flatten() for t in tensors])
     values = values[torch.isfinite(values)]

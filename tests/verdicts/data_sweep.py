@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.checks.data.class_imbalance import ClassWeighting
 from nbdebug.checks.data.extreme_batch_size import LoneSample
 from nbdebug.checks.data.invalid_labels import LabelTrial, LabelTrials
 from nbdebug.checks.data.non_finite_inputs import BadValuesReach
+from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook, SampleFailure
 from nbdebug.evidence.loader_sweep_tally import PartFacts
@@ -212,3 +212,19 @@ table.row("enough", "silent", rare(500))
 table.pair("per_class", rare, {9: "note", 10: "silent"})
 table.pair("at_all", sweep, {99: "note", 100: "silent"})
 table.pair("parameters", lambda each: sweep(trainable=1000 * each), {1001: "note", 1000: "silent"})
+
+
+def inverted(middle: float = 0.0, spread: float = 4.0, classes: int = 3) -> tuple[LoaderSweep, ClassWeighting]:
+    """Return classes of which each next is half as frequent, and their weights; `middle` bends their line."""
+    labels = [0] * 400 + [1] * 200 + [2] * 100
+    places = [0.5, middle / 2, -0.5][:classes]
+    return sweep(700, labels), ClassWeighting({c: spread**place for c, place in enumerate(places)})
+
+
+table = Table("class-weights-inverted")
+table.row("no weights known", "not applicable", counts(500, 500), ClassWeighting(reason="the loss raised an error"))
+table.row("weights that are the counts", "suspect", *inverted())
+table.row("inverse weights", "silent", *inverted(spread=0.25))
+table.pair("classes", lambda classes: inverted(classes=classes), {3: "suspect", 2: "not applicable"})
+table.pair("correlation", inverted, {0.8: "suspect", 0.88: "silent"})
+table.pair("spread", lambda spread: inverted(spread=spread), {1.6: "suspect", 1.4: "silent"})

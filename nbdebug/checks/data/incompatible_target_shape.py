@@ -13,6 +13,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
+from nbdebug.experiments.broadcast_targets import broadcast_target
 from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -56,6 +57,15 @@ RESHAPES: dict[str, Reshape] = {
 def target_alignment(sandbox: Sandbox) -> TargetAlignment:
     """Change the target of one sample and find which outputs get its gradient."""
     batch = sandbox.batch().head(SAMPLES)
+    found = broadcast_target(sandbox, batch)
+    if found is None or not found.mended < 0.01:
+        return _by_batch(sandbox, batch)
+    name, how = next(iter(batch.targets), ""), "target.view_as(output)"
+    return TargetAlignment(name, found.output_shape, found.target_shape, found.spill, how, found.mended)
+
+
+def _by_batch(sandbox: Sandbox, batch: Batch) -> TargetAlignment:
+    """Measure it with the targets as they are in the batch."""
     if len(batch.targets) != 1:
         raise NotApplicable("the batch has no separate target, or several")
     (name, target), size = next(iter(batch.targets.items())), batch.size

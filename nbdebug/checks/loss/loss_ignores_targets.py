@@ -11,6 +11,10 @@ from nbdebug.evidence.target_influence import TargetInfluence
 __all__ = ["loss_ignores_targets"]
 
 
+def _wants_something_else(targets: TargetInfluence) -> bool:
+    return targets.wants_one_answer or targets.wants_own_class
+
+
 @check(explains=("labels-unrelated-to-inputs", "model-ignores-inputs", "worse-than-baseline"))
 def loss_ignores_targets(
     targets: TargetInfluence,
@@ -32,8 +36,9 @@ def loss_ignores_targets(
     for use in ignored:
         severity: Severity = "note"
         if use.fits_output and len(ignored) == len(targets.uses):
-            severity = "bug" if targets.place == "loss_fn" else "suspect" if targets.wants_one_answer else "note"
+            severity = "bug" if targets.place == "loss_fn" else "suspect" if _wants_something_else(targets) else "note"
         same = " It rewards predicting the same class for every sample." if targets.wants_one_answer else ""
+        same = " It rewards the class that is already predicted." if targets.wants_own_class else same
         yield Finding(
             f"The loss ignores the target `{use.name}` of shape {use.shape}: replacing its values changes the loss by "
             f"{use.influence:.1g}.{same}",

@@ -13,7 +13,15 @@ from nbdebug.evidence.loss_response import LossResponse
 __all__ = ["loss_sign_flipped"]
 
 
-@check(explains=("cannot-overfit-batch", "worse-than-baseline", "initial-loss-off", "clamped-output"))
+@check(
+    explains=(
+        "cannot-overfit-batch",
+        "loss-unbounded-below",
+        "worse-than-baseline",
+        "initial-loss-off",
+        "clamped-output",
+    )
+)
 def loss_sign_flipped(
     response: LossResponse,
     *,

@@ -12,7 +12,7 @@ from nbdebug.evidence.loss_response import HeadResponse, LossResponse
 __all__ = ["probabilities_into_nll"]
 
 
-@check(explains=("cannot-overfit-batch", "initial-loss-off", "worse-than-baseline"))
+@check(explains=("cannot-overfit-batch", "loss-unbounded-below", "initial-loss-off", "worse-than-baseline"))
 def probabilities_into_nll(
     response: LossResponse,
     *,

@@ -164,7 +164,7 @@ TREE: tuple[Stage, ...] = (
                 "Loss gradient",
                 "Does the loss send a useful gradient?",
                 "A loss without a gradient, or one that ignores the targets, cannot train the model.",
-                ("loss-not-differentiable", "loss-ignores-targets"),
+                ("loss-not-differentiable", "loss-ignores-targets", "targets-drawn-at-random"),
             ),
             Step(
                 "loss-reads-outputs",
@@ -173,6 +173,7 @@ TREE: tuple[Stage, ...] = (
                 "A loss that receives the wrong kind of outputs or targets still runs, but optimizes something else.",
                 (
                     "loss-sign-flipped",
+                    "loss-unbounded-below",
                     "softmax-over-wrong-dim",
                     "softmax-before-cross-entropy",
                     "probabilities-into-nll",
@@ -194,7 +195,12 @@ TREE: tuple[Stage, ...] = (
                 "Loss balance",
                 "Are the reduction, the class weights and the loss terms balanced?",
                 "A summed loss grows with the batch size, and the largest loss term dominates the gradient.",
-                ("loss-sums-over-batch", "loss-terms-unbalanced"),
+                (
+                    "loss-sums-over-batch",
+                    "loss-terms-reduced-differently",
+                    "loss-terms-unbalanced",
+                    "class-weights-inverted",
+                ),
             ),
             Step(
                 "every-parameter",

@@ -16,7 +16,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.patches import note_gradients, record_patches
-from nbdebug.experiments.tape.record import Recorder
+from nbdebug.experiments.tape.record import ReachedEnd, Recorder
 from nbdebug.experiments.tape.restore import restore_copy
 from nbdebug.experiments.tape.taint import Origins
 from nbdebug.sandbox import Sandbox
@@ -25,7 +25,7 @@ from nbdebug.setup import Batch
 from nbdebug.setup.loss import total_of
 from nbdebug.setup.sample_dataset import seed_all
 
-__all__ = ["TapeUnreadable", "run_recorded"]
+__all__ = ["TapeUnreadable", "run_recorded", "run_until"]
 
 
 class TapeUnreadable(NotApplicable):
@@ -41,15 +41,16 @@ def run_recorded(
     backward: bool = False,
     hold_modes: bool = False,
     overrides: dict[int, torch.Tensor] | None = None,
+    last: int | None = None,
 ) -> Recording:
     """Run the loss, or the training step with its optimizer held, on a copy of the batch, and return what it did.
 
     A step goes backward by itself; after a loss, `backward` does. With `hold_modes` the model stays in training or eval
-    mode as it is, also where the program calls `model.train()`.
+    mode as it is, also where the program calls `model.train()`. With `last`, the run ends at the value of that number.
     """
     sandbox.verify(batch)
     own = batch.clone()
-    recorder, guard = Recorder(Origins(sandbox, own), overrides), Guard(sandbox.control)
+    recorder, guard = Recorder(Origins(sandbox, own), overrides, last), Guard(sandbox.control)
     try:
         guard.save_generators(sandbox.model, sandbox.loss_fn, sandbox.compute_loss, sandbox.train_step)
         restore_copy(guard, sandbox, step)
@@ -65,9 +66,25 @@ def run_recorded(
         if backward and isinstance(loss, torch.Tensor):
             _go_backward(loss)
         note_gradients(recorder.recording, sandbox.model, only_if_none=True)
+    except ReachedEnd:
+        pass
     finally:
         close_for_sure(guard)
     return recorder.recording
+
+
+def run_until(
+    sandbox: Sandbox, batch: Batch, numbers: tuple[int, ...], *, step: bool, seed: int = 0
+) -> list[tuple[str, torch.Tensor]]:
+    """Run the program until these values are made, and return each with its graph and the op that made it."""
+    recording = run_recorded(sandbox, batch, step=step, seed=seed, last=max(numbers))
+    found = []
+    for number in numbers:
+        value = recording.values[number] if number < len(recording.values) else None
+        if value is None or value.tensor is None:
+            raise TapeUnreadable("another run of the program does not make this value")
+        found.append((recording.ops[value.producer].name if value.producer >= 0 else "", value.tensor))
+    return found
 
 
 def _go_backward(loss: torch.Tensor) -> None:

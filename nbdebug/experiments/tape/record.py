@@ -25,7 +25,7 @@ from nbdebug.experiments.tape.calls import (
 from nbdebug.experiments.tape.ops import Op, Recording, Use, Value, map_tensors, op_name, tensors_of
 from nbdebug.experiments.tape.taint import Origins, Taint, cuts_data
 
-__all__ = ["Recorder"]
+__all__ = ["ReachedEnd", "Recorder"]
 
 # Reading these of a tensor gives a tensor with its values; all else that is read of one only describes it.
 _VALUES = ("data", "T", "H", "mT", "mH", "real", "imag")
@@ -37,11 +37,21 @@ _QUERIES = (
 )  # fmt: skip
 
 
-class Recorder(TorchFunctionMode):
-    """Records the ops of one run; `overrides` exchanges values by their numbers while it runs."""
+class ReachedEnd(BaseException):
+    """Ends a run as soon as the values asked for are made; no handler of the user's catches it."""
 
-    def __init__(self, origins: Origins, overrides: dict[int, torch.Tensor] | None = None) -> None:
+
+class Recorder(TorchFunctionMode):
+    """Records the ops of one run; `overrides` exchanges values by their numbers while it runs.
+
+    With `last`, the run ends as soon as the value of that number is made.
+    """
+
+    def __init__(
+        self, origins: Origins, overrides: dict[int, torch.Tensor] | None = None, last: int | None = None
+    ) -> None:
         super().__init__()
+        self._last = last
         self.recording = Recording()
         self.origins = origins
         self.open_modules: list[str] = []
@@ -157,6 +167,8 @@ class Recorder(TorchFunctionMode):
         if live:
             for tensor in changed:
                 self._aliases.after_change(tensor)
+        if self._last is not None and len(self.recording.values) > self._last:
+            raise ReachedEnd
         return self._override(made, altered, result) if self._overrides else result
 
     def _taint(self, op: Op, made: list[torch.Tensor]) -> tuple[Taint, frozenset[str]]:

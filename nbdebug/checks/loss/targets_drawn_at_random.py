@@ -1,0 +1,107 @@
+"""Targets that are random draws which the prediction never saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.registry import check, probe
+from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.tape import Taint, Tape, record
+from nbdebug.experiments.tape.read import LOSSES
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_user_code
+
+__all__ = ["TargetOrigin", "target_origin", "targets_drawn_at_random"]
+
+
+@dataclass(frozen=True)
+class TargetOrigin:
+    """What the target of the main term is made of.
+
+    `is_drawn` says that it is made of random draws and of nothing else, `is_seen` that the prediction depends on one of
+    them, `is_sorted` that distributions are compared. `variation` is its standard deviation, relative to the mean size.
+    """
+
+    loss_name: str
+    is_drawn: bool
+    is_seen: bool
+    is_sorted: bool
+    variation: float
+    place: str
+
+
+@probe
+def target_origin(sandbox: Sandbox, trial: TrialRun | None) -> TargetOrigin:
+    """Follow the target of the main term, and the prediction, back to random draws."""
+    if trial is not None:
+        require_run(trial)
+    sandbox.ready_to_train()
+    with required_user_code("the run fails ({kind})", passing=()):
+        tape = record(sandbox, sandbox.batch())
+    comparison, place = tape.main.comparison, "train_step" if tape.is_step else "loss_fn"
+    if comparison is None or tape.target is None:
+        return TargetOrigin("", False, False, False, math.nan, place)
+    known = tape.loss_name in LOSSES or (tape.loss_name == "sub" and tape.target.shape == tape.prediction.shape)
+    is_drawn = tape.recording.values[comparison.target].taint == Taint.RANDOM and known
+    drawn, names = _behind(tape, comparison.target)
+    seen, others = _behind(tape, comparison.prediction)
+    values = tape.target.value.double()
+    variation = float(values.std(correction=0) / values.abs().mean().clamp_min(1e-12)) if values.numel() else math.nan
+    is_sorted = bool({"sort", "argsort", "topk"} & (names | others))
+    return TargetOrigin(tape.loss_name, is_drawn, bool(drawn & seen), is_sorted, variation, place)
+
+
+def _behind(tape: Tape, number: int) -> tuple[set[int], set[str]]:
+    """Return the ops that drew what a value is made of, and the names of all ops on the way."""
+    drawn, names, seen, stack = set[int](), set[str](), set[int](), [number]
+    while stack:
+        current = stack.pop()
+        op = tape.recording.producer(current)
+        if op is None or current in seen:
+            continue
+        seen.add(current)
+        names.add(op.name)
+        stack += op.inputs
+        if op.random_state is not None:
+            drawn.add(op.index)
+    return drawn, names
+
+
+@check(explains=("labels-unrelated-to-inputs", "cannot-overfit-batch", "worse-than-baseline", "loss-ignores-targets"))
+def targets_drawn_at_random(
+    origin: TargetOrigin,
+    *,
+    variation: float = 0.5,  # noisy labels around 1, as GANs use, have less than 0.2; normal draws have 1.25
+) -> Iterator[Finding]:
+    """The target is random noise that the model never sees.
+
+    nbdebug follows the target of the loss back to what it was computed from. If that is only random draws, and none of
+    them reaches the prediction, there is nothing to learn.
+
+    Why it matters: noise drawn anew for the target cannot be predicted. The loss falls to the variance of the noise and
+    stays there; the model learns to output its mean.
+
+    What to try: draw the noise once, and use the same tensor for the input and for the target.
+    """
+    if origin.is_drawn and not origin.is_seen and not origin.is_sorted and origin.variation > variation:
+        yield Finding(
+            f"`{origin.loss_name}` compares the prediction with random draws that the model never sees (standard "
+            f"deviation {origin.variation:.2f} of their mean size).",
+            where=origin.place,
+            severity="bug" if origin.loss_name in LOSSES else "suspect",
+            evidence={
+                "standard deviation over mean size": origin.variation,
+                "threshold": variation,
+                "source": "Ho et al., 2020: the network predicts the noise that was added to its input",
+            },
+            remedies=(
+                Remedy(
+                    "Use the noise that was added to the input as the target.",
+                    "noise = torch.randn_like(x)\nloss = mse_loss(model(x + noise), noise)",
+                ),
+            ),
+        )

@@ -1,0 +1,112 @@
+"""Failing examples whose targets are noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.examples import failing_example
+from tests.zoo.samples import digit_images, digit_rows
+
+CHECK = "targets-drawn-at-random"
+Compute = Callable[[nn.Module, Any, Any], torch.Tensor]
+
+
+def rows(compute: Compute, *last: nn.Module) -> dict[str, Any]:
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), *last)
+    return {"model": net, "loader": DataLoader(TensorDataset(digit_rows()[0]), 32), "compute_loss": compute}
+
+
+@failing_example(CHECK, where="loss_fn")
+def noise_drawn_twice() -> dict[str, Any]:
+    """A denoiser whose target is not the noise that was added."""
+
+    def compute(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+        x, noise = batch[0], torch.randn_like(batch[0])
+        return F.mse_loss(model(x + noise), torch.randn_like(x))  # fixed: return F.mse_loss(model(x + noise), noise)
+
+    return rows(compute)
+
+
+class Denoiser(nn.Module):
+    """A diffusion model that computes its own loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3, padding=1))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Predict noise, and compare it with other noise."""
+        noise, level = torch.randn_like(x), torch.rand(len(x), 1, 1, 1)
+        predicted = self.net(level.sqrt() * x + (1 - level).sqrt() * noise)
+        return {"loss": (predicted - torch.randn(x.shape)).abs().mean(), "predicted": predicted}
+
+
+@failing_example(CHECK, where="loss_fn")
+def noise_drawn_in_the_model() -> dict[str, Any]:
+    """The mistake stands in the forward pass, and the error is written by hand."""
+    return {"model": Denoiser(), "loader": DataLoader(TensorDataset(digit_images()[0]), 32)}
+
+
+@failing_example(CHECK, where="train_step")
+def classes_drawn_in_the_step() -> dict[str, Any]:
+    """The loop replaces the labels."""
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> float:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(batch[0]), torch.randint(0, 10, (len(batch[0]),)))
+        loss.backward()
+        optimizer.step()
+        return float(loss)
+
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    loader = DataLoader(TensorDataset(*digit_rows()), 32)
+    return {"model": net, "loader": loader, "train_step": step, "optimizer": torch.optim.SGD(net.parameters(), 0.1)}
+
+
+def denoising(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    noise = torch.randn_like(batch[0])
+    return F.mse_loss(model(batch[0] + noise), noise)
+
+
+def flow_matching(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    start, time = torch.randn_like(batch[0]), torch.rand(len(batch[0]), 1)
+    return F.mse_loss(model(time * batch[0] + (1 - time) * start), batch[0] - start)
+
+
+def noisy_real_labels(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    scores = model(batch[0]).mean(1)
+    return F.binary_cross_entropy_with_logits(scores, 0.9 + 0.1 * torch.rand(len(scores)))
+
+
+def sliced_wasserstein(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    prior = torch.randn(len(batch[0]), 64)
+    return F.mse_loss(model(batch[0]).sort(0).values, prior.sort(0).values)
+
+
+def random_masks(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    kept = (torch.rand_like(batch[0]) > 0.5).float()
+    return (((model(batch[0] * kept) - batch[0]) ** 2) * (1 - kept)).mean()
+
+
+def teacher_of_random_inputs(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    points = torch.rand(32, 64)
+    return F.mse_loss(model(points), points.cos())
+
+
+HEALTHY = (denoising, flow_matching, noisy_real_labels, sliced_wasserstein, random_masks, teacher_of_random_inputs)
+
+
+@pytest.mark.parametrize("compute", HEALTHY, ids=lambda compute: compute.__name__)
+def test_noise_that_is_seen_is_healthy(compute: Compute) -> None:
+    """The prediction depends on the draws, or the target on the data."""
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**rows(compute), progress=False, checks=[CHECK])
+    assert report.result(CHECK).status == "clean", report.result(CHECK)

@@ -1,0 +1,52 @@
+"""Verdicts on what the recorded run of a loss shows: its terms, targets, class weights and minimum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdebug.checks.loss.loss_terms_reduced_differently import TermScaling, TermScalings
+from nbdebug.checks.loss.loss_unbounded_below import LossRay
+from nbdebug.checks.loss.targets_drawn_at_random import TargetOrigin
+from tests.verdicts.table import Table, minimal
+
+
+def ray(growth: float, first: float = 1.0) -> LossRay:
+    """Return a loss whose fall grows by this factor for each tenfold distance."""
+    return LossRay(0.0, (-first, -first * growth, -first * growth**2), "label", "loss_fn")
+
+
+table = Table("loss-unbounded-below")
+table.row("a linear loss", "suspect", ray(10.0))
+table.row("a loss that rises", "silent", ray(10.0, first=-1.0))
+table.row("a loss that overflows", "silent", ray(float("inf")))
+table.pair("growth", ray, {5.5: "suspect", 4.5: "silent"})
+
+
+def terms(growth: float = 2.0, factor: float = 1.0, share: float = 0.5) -> TermScalings:
+    """Return a mean and a term with this growth, factor and share of the loss."""
+    one, two = TermScaling("mse_loss (1)", 1 - share, 1.0, 1.0), TermScaling("sum (2)", share, factor, growth)
+    return TermScalings((one, two), 32)
+
+
+table = Table("loss-terms-reduced-differently")
+table.row("a single term", "not applicable", TermScalings((TermScaling("mse_loss (1)", 1.0, 1.0, 1.0),), 32))
+table.row("two means", "silent", terms(growth=1.0))
+table.row("a sum and a mean", "suspect", terms())
+table.pair("tolerance", terms, {2.04: "suspect", 2.06: "silent"})
+table.pair("weight", lambda factor: terms(factor=factor), {0.11: "suspect", 0.09: "note"})
+table.pair("share", lambda share: terms(share=share), {0.055: "suspect", 0.045: "silent"})
+
+
+def origin(variation: float = 1.25, name: str = "mse_loss", **facts: Any) -> TargetOrigin:
+    """Return a target of random draws."""
+    known = {"is_drawn": True, "is_seen": False, "is_sorted": False, "place": "loss_fn", **facts}
+    return minimal(TargetOrigin, loss_name=name, variation=variation, **known)
+
+
+table = Table("targets-drawn-at-random")
+table.row("noise", "bug", origin())
+table.row("noise, compared by hand", "suspect", origin(name="sub"))
+table.row("noise that was added to the input", "silent", origin(is_seen=True))
+table.row("data", "silent", origin(is_drawn=False))
+table.row("distributions", "silent", origin(is_sorted=True))
+table.pair("variation", origin, {0.55: "bug", 0.45: "silent"})
