@@ -51,6 +51,7 @@ INDEX: dict[str, dict[str, str]] = {
         "Loop": "training_loop",
         "LoopFacts": "training_loop",
         "Clipping": "training_loop",
+        "StepEvents": "step_events",
         "Schedule": "schedule",
         "Recording": "recording",
         "LossCourse": "recorded.loss_course",

@@ -8,6 +8,7 @@ from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenP
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
+from tests.verdicts.step_events import events, flow, network, used
 from tests.verdicts.table import Table, minimal
 
 
@@ -79,15 +80,17 @@ def coverage(held: tuple[str, ...], missing: tuple[str, ...], **facts: Any) -> O
 
 OUT = {"in_optimizer": False}
 TRAINED = InitialWeights((minimal(WeightFacts, path="0", looks_fresh=False),), False, "")
+MOVED = events(networks=(network("model", "1.weight", held=True),))
 table = Table("parameters-missing-from-optimizer")
-table.row("all are held", "silent", coverage(("0.weight", "1.weight"), ()), None, None)
-table.row("none is held", "bug", coverage((), ("0.weight",)), None, None)
-table.row("a layer", "bug", coverage(("0.weight",), ("1.weight",)), reach(weight("0"), weight("1", **OUT)), None)
+table.row("all are held", "silent", coverage(("0.weight", "1.weight"), ()), None, None, None)
+table.row("none is held", "bug", coverage((), ("0.weight",)), None, None, None)
+table.row("a layer", "bug", coverage(("0.weight",), ("1.weight",)), reach(weight("0"), weight("1", **OUT)), None, None)
 table.row(
     "one without a gradient",
     "silent",
     coverage(("0.weight",), ("1.weight",)),
     reach(weight("0"), weight("1", gradients=(None,), **OUT)),
+    None,
     None,
 )
 table.row(
@@ -96,11 +99,23 @@ table.row(
     coverage(("1.weight",), ("0.weight",)),
     reach(weight("0", **OUT), weight("1")),
     TRAINED,
+    None,
 )
-table.row("watched, behind what is held", "suspect", coverage(("0.weight",), ("1.weight",)), None, None)
-table.row("watched, before what is held", "note", coverage(("1.weight",), ("0.weight",)), None, None)
-table.row("a critic", "note", coverage(("a.weight",), ("critic.weight",)), None, None)
-table.row("replaced", "bug", coverage(("0.weight",), ("1.weight",), strays=((10, 1),)), None, None)
+table.row("watched, behind what is held", "suspect", coverage(("0.weight",), ("1.weight",)), None, None, None)
+table.row("watched, before what is held", "note", coverage(("1.weight",), ("0.weight",)), None, None, None)
+table.row("a critic", "note", coverage(("a.weight",), ("critic.weight",)), None, None, None)
+table.row("replaced", "bug", coverage(("0.weight",), ("1.weight",), strays=((10, 1),)), None, None, None)
+table.row("no optimizer", "not applicable", None, None, None, None)
+table.row("another network in none", "bug", None, None, None, events(used("opt"), networks=(network("decoder"),)))
+table.row("of a loss", "suspect", None, None, None, events(used("opt"), is_step=False, networks=(network("decoder"),)))
+table.row("in eval mode", "note", None, None, None, events(used("opt"), networks=(network("vgg", in_eval=True),)))
+table.row("trained before", "note", None, None, None, events(used("opt"), networks=(network("vgg", fresh=False),)))
+table.row("held", "silent", None, None, None, events(used("opt"), networks=(network("decoder", held=True),)))
+table.row(
+    "moved by other code", "silent", None, None, None, events(used("opt"), networks=(network("ema", moved=True),))
+)
+table.row("a single parameter", "bug", None, None, None, events(used("opt"), loose=(flow("temperature"),)))
+table.row("the step moves it", "silent", coverage(("0.weight",), ("1.weight",)), None, None, MOVED)
 
 
 def hidden(in_optimizer: bool) -> HiddenParameter:
