@@ -35,6 +35,7 @@ INDEX: dict[str, dict[str, str]] = {
         "GradientReach": "parameter_gradients",
         "OptimizerCoverage": "optimizer_coverage",
         "InitialWeights": "initial_weights",
+        "SilentParts": "silent_parts",
         "GradientFlow": "gradient_flow",
         "UnitActivity": "unit_activity",
     },

@@ -31,6 +31,7 @@ class ParameterFlow:
     held: bool  # by any optimizer that is reached or took a step
     moved: bool  # changed in any call, by whatever
     requires_grad: bool = True
+    came_as_zero: bool = False  # a gradient came, and was zero each time
     left_frozen: bool = False  # got a gradient in a first call, and requires none since
 
 
@@ -243,6 +244,7 @@ def _flows(log: StepLog, network: str, held: set[int]) -> tuple[ParameterFlow, .
             key in held,
             f.moved,
             f.tensor.requires_grad,
+            came_as_zero=f.grads > 0 and not f.came,
             left_frozen=f.asked and not f.tensor.requires_grad and f.came > 0 and f.came_in < min(2, log.call),
         )
         for key, f in log.parameters.items()

@@ -8,6 +8,7 @@ from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenP
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
+from nbdebug.evidence.silent_parts import SilentPart, SilentParts
 from tests.verdicts.step_events import events, flow, network, used
 from tests.verdicts.table import Table, minimal
 
@@ -60,16 +61,27 @@ def zeros(steps: int) -> GradientReach:
 
 CUT = (ReachCut("0", "1", ("0.weight",)),)
 INSIDE = (ReachCut("0", "", ("0.weight",), inside=True),)
+
+
+def silent(by: str, influence: float = 0.1, fresh: bool = True) -> SilentParts:
+    """Return a network in an optimizer to which no gradient comes."""
+    return SilentParts((SilentPart("encoder", ("weight", "bias"), influence, by, "", False, fresh),), 6)
+
+
 table = Table("untrained-parameters")
-table.row("all is frozen", "not applicable", reach(frozen("0")))
-table.row("the loss has no gradient", "not applicable", reach(weight("0", gradients=(None,))))
-table.row("all get a gradient", "silent", reach(weight("0"), weight("1")))
-table.row("a layer that is not called", "suspect", lost())
-table.row("a layer with a gradient of zero", "note", reach(weight("0", gradients=(0.0,)), weight("1")))
-table.row("a detached output", "bug", lost(0.1, INSIDE))
-table.row("watched without a gradient", "suspect", lost(is_watched=True, batches=1))
-table.pair("influence", lambda change: lost(change, CUT), {1.1e-6: "bug", 0.9e-6: "suspect"})
-table.pair("zeros", zeros, {200: "suspect", 199: "note"})
+table.row("all is frozen", "not applicable", reach(frozen("0")), None)
+table.row("the loss has no gradient", "not applicable", reach(weight("0", gradients=(None,))), None)
+table.row("all get a gradient", "silent", reach(weight("0"), weight("1")), None)
+table.row("a layer that is not called", "suspect", lost(), None)
+table.row("a layer with a gradient of zero", "note", reach(weight("0", gradients=(0.0,)), weight("1")), None)
+table.row("a detached output", "bug", lost(0.1, INSIDE), None)
+table.row("watched without a gradient", "suspect", lost(is_watched=True, batches=1), None)
+table.pair("influence", lambda change: (lost(change, CUT), None), {1.1e-6: "bug", 0.9e-6: "suspect"})
+table.pair("zeros", lambda steps: (zeros(steps), None), {200: "suspect", 199: "note"})
+table.row("nothing can be followed", "not applicable", None, None)
+table.row("cut inside of a step", "bug", None, silent("argmax"))
+table.row("a trained backbone without gradients", "note", None, silent("no_grad", fresh=False))
+table.row("without an effect", "silent", None, silent("argmax", influence=0.0))
 
 
 def coverage(held: tuple[str, ...], missing: tuple[str, ...], **facts: Any) -> OptimizerCoverage:
