@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.optimization.schedule_unit_wrong import StepSchedule, StepSchedules
 from nbdebug.evidence.step_events import ClipFacts, NetworkFacts, OptimizerSteps, ParameterFlow, StepEvents
 from nbdebug.experiments.averaged_copies import Averaging
 from tests.verdicts.table import Table, minimal
@@ -111,3 +112,23 @@ table.row("summed", "suspect", events(used("opt", passes=(4, 4, 4))))
 table.row("a remainder", "silent", events(used("opt", passes=(4, 2))))
 table.pair("passes", lambda n: events(used("opt", passes=(n, n))), {2: "suspect", 1: "silent"})
 table.pair("steps", lambda n: events(used("opt", passes=(4,) * n)), {2: "suspect", 1: "silent"})
+
+
+def scheduled(*rates: float, each_call: bool = True, batches: int = 20, period: int = 0) -> StepSchedules:
+    """Return a scheduler with these rates, the last of which goes on."""
+    ahead = (*rates, *[rates[-1]] * (4 * batches))
+    return StepSchedules((StepSchedule("scheduler", "StepLR", each_call, rates[0], ahead, period),), batches)
+
+
+table = Table("schedule-unit-wrong")
+table.row("constant", "silent", scheduled(0.1))
+table.row("never above zero", "silent", scheduled(0.0))
+table.row("over after a few batches", "suspect", scheduled(0.1, 0.05, 0.0))
+table.row("stepped elsewhere", "silent", scheduled(0.1, 0.05, 0.0, each_call=False))
+table.row("a warm-up that is never stepped", "suspect", scheduled(0.0, 0.1, each_call=False))
+table.row("a cosine for ten epochs", "suspect", scheduled(0.1, period=10))
+table.row("a cosine for eleven epochs", "silent", scheduled(0.1, period=11))
+table.pair("least", lambda batches: scheduled(0.1, 0.0, batches=batches), {20: "suspect", 19: "silent"})
+table.pair("within", lambda step: scheduled(*[0.1] * step, 0.0), {15: "suspect", 16: "silent"})
+table.pair("low", lambda rate: scheduled(1.0, rate), {0.049: "suspect", 0.051: "silent"})
+table.pair("nothing", lambda rate: scheduled(rate, 1.0, each_call=False), {0.0099: "suspect", 0.0101: "silent"})

@@ -38,7 +38,7 @@ LEARN = Stage(
             "Optimizer and schedule",
             "Are the optimizer's hyperparameters and the schedule in the usual range?",
             "A misplaced decimal raises no error; it only stops training.",
-            ("unusual-optimizer", "updates-lost-to-rounding", "schedule-reaches-zero"),
+            ("unusual-optimizer", "updates-lost-to-rounding", "schedule-unit-wrong", "schedule-reaches-zero"),
         ),
         Step(
             "learning-rate",
