@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
@@ -141,3 +142,7 @@ table.row("in a list", "bug", HiddenParameters((hidden(False),), (), 0, True))
 table.row("in a list and the optimizer", "note", HiddenParameters((hidden(True),), (), 0, True))
 table.row("of the loss", "suspect", HiddenParameters((), (hidden(False),), 0, True))
 table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (hidden(False),), 0, False))
+
+table = Table("missing-create-graph")
+table.row("derivatives with a graph", "silent", DerivativeTerms(1, (), 1.0))
+table.row("a constant term", "bug", DerivativeTerms(1, (0.5,), 1.0))

@@ -157,7 +157,7 @@ TREE: tuple[Stage, ...] = (
                 "Loss gradient",
                 "Does the loss send a useful gradient?",
                 "A loss without a gradient, or one that ignores the targets, cannot train the model.",
-                ("loss-not-differentiable", "loss-ignores-targets"),
+                ("loss-not-differentiable", "missing-create-graph", "loss-ignores-targets"),
             ),
             Step(
                 "loss-reads-outputs",
