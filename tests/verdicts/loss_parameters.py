@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
@@ -146,3 +147,7 @@ table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (h
 table = Table("missing-create-graph")
 table.row("derivatives with a graph", "silent", DerivativeTerms(1, (), 1.0))
 table.row("a constant term", "bug", DerivativeTerms(1, (0.5,), 1.0))
+
+table = Table("class-ignored-by-loss")
+table.row("none", "silent", IgnoredClasses(3, 64, {}, ""))
+table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"))

@@ -187,7 +187,7 @@ TREE: tuple[Stage, ...] = (
                 "Loss balance",
                 "Are the reduction, the class weights and the loss terms balanced?",
                 "A summed loss grows with the batch size, and the largest loss term dominates the gradient.",
-                ("loss-sums-over-batch", "loss-terms-unbalanced"),
+                ("class-ignored-by-loss", "loss-sums-over-batch", "loss-terms-unbalanced"),
             ),
             Step(
                 "every-parameter",
