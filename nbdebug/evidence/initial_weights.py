@@ -15,7 +15,7 @@ from nbdebug.experiments.trace import Call, traced, weighted_calls
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Setup
 
-__all__ = ["InitialWeights", "WeightFacts", "initial_weights"]
+__all__ = ["InitialWeights", "WeightFacts", "initial_weights", "looks_fresh"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _facts(call: Call, *, is_head: bool) -> list[WeightFacts]:
         std = float(weight.detach().double().square().mean().sqrt())
         found.append(
             WeightFacts(
-                call.path, name, tuple(weight.shape), fan_in, fan_out, std, low, high, _looks_fresh(weight), is_head
+                call.path, name, tuple(weight.shape), fan_in, fan_out, std, low, high, looks_fresh(weight), is_head
             )
         )
     return found
@@ -98,7 +98,7 @@ def _fans(call: Call, weight: torch.Tensor) -> tuple[int, int]:
     return max(1, columns * field), max(1, rows * field)
 
 
-def _looks_fresh(weight: torch.Tensor) -> bool:
+def looks_fresh(weight: torch.Tensor) -> bool:
     """Whether the values could come from a usual recipe: uniform, normal, orthogonal, or something simpler."""
     values = weight.detach().flatten()
     if values.numel() > SAMPLE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -13,6 +13,7 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.gradient_breaks import place_of_cut
 from nbdebug.experiments.gradient_coverage import CallFacts, Reached, gradient_norm, watch_pass
+from nbdebug.experiments.gradient_cuts import cut_of
 from nbdebug.experiments.gradient_descent import small_step
 from nbdebug.experiments.parameter_influence import changes_its_layer, influence_of
 from nbdebug.sandbox import Sandbox
@@ -79,6 +80,7 @@ class ReachCut:
     before: str
     parameters: tuple[str, ...]
     inside: bool = False  # the module itself gives an output without a gradient
+    by: str = ""  # the operation that ends the gradient, where it was found
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def gradient_reach(sandbox: Sandbox, trial: TrialRun, control: Control) -> Gradi
             )
             for name, parameter in named.items()
         ),
-        cuts=_cuts(seen, [n for n in silent if (influences.get(n) or 0.0) > 0]),
+        cuts=_named(sandbox, batches[0], named, _cuts(seen, [n for n in silent if (influences.get(n) or 0.0) > 0])),
         batches=len(batches),
         loss=seen.loss,
         loss_has_gradient=seen.loss_has_gradient,
@@ -211,6 +213,16 @@ def _copies(named: dict[str, nn.Parameter], silent: list[str], seen: Reached) ->
                 if float(nn.functional.cosine_similarity(a, b, dim=0)) > 0.5 or bool((a == b).all()):
                     copies.add(name)
     return copies
+
+
+def _named(
+    sandbox: Sandbox, batch: Batch, named: dict[str, nn.Parameter], cuts: tuple[ReachCut, ...]
+) -> tuple[ReachCut, ...]:
+    """Add the operation that ends the gradient to each place."""
+    if sandbox.train_step is not None and sandbox.loss_fn is None and sandbox.compute_loss is None:
+        return cuts
+    found = [cut_of(sandbox, batch, [named[name] for name in cut.parameters]) for cut in cuts]
+    return tuple(replace(cut, by=op.op if op is not None else "") for cut, op in zip(cuts, found, strict=True))
 
 
 def _cuts(seen: Reached, silent: list[str]) -> tuple[ReachCut, ...]:

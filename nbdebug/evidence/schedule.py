@@ -14,7 +14,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.schedules import rates_ahead, rates_now
 from nbdebug.setup.user_code import required_user_code
 
-__all__ = ["Schedule", "schedule"]
+__all__ = ["Schedule", "as_it_stands", "schedule"]
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ def schedule(sandbox: Sandbox, control: Control) -> Schedule:
         return _within_the_step(sandbox, control)
     if isinstance(sandbox.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise NotApplicable("the scheduler depends on a metric, so it cannot be simulated")
-    _as_it_stands(sandbox)
+    as_it_stands(sandbox)
     rates = [max(each) for each in rates_ahead(sandbox.optimizer, sandbox.scheduler, sandbox.control)]
     return Schedule(type(sandbox.scheduler).__name__, tuple(rates), sandbox.setup.feed.batch_count)
 
 
-def _as_it_stands(sandbox: Sandbox) -> None:
+def as_it_stands(sandbox: Sandbox) -> None:
     """Return the copy the user's own learning rates, because other experiments begin behind the warm-up."""
     if sandbox.setup.optimizer is not None:
         for group, live in zip(sandbox.optimizer.param_groups, sandbox.setup.optimizer.param_groups, strict=False):
@@ -55,7 +55,7 @@ def _within_the_step(sandbox: Sandbox, control: Control) -> Schedule:
     """Call the user's step on one batch again and again, where a few calls show that it changes the learning rate."""
     if sandbox.train_step is None or control.quick:
         raise NotApplicable("no scheduler was passed")
-    _as_it_stands(sandbox)
+    as_it_stands(sandbox)
     sandbox.ready_to_train()
     batch, rates = sandbox.batch(), [max(rates_now(sandbox.optimizer))]
     with required_user_code("train_step fails: {kind}: {message}"):

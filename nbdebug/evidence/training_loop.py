@@ -6,6 +6,7 @@ import gc
 import math
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.nested_optimizer_steps import is_inner_step
+from nbdebug.experiments.reached_parts import reached_parts
+from nbdebug.experiments.step_log import held_by
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.user_code import user_code
@@ -113,9 +116,10 @@ CALLS_AT_MOST = 40  # gradient accumulation may take a step only every so many c
 
 
 @probe
-def own_loop(sandbox: Sandbox, trial: TrialRun, control: Control) -> Loop:
+def own_loop(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> Loop:
     """Run your training step repeatedly and track gradients, weights and memory."""
-    require_run(trial)
+    if trial is not None:  # there is none of a training step whose model cannot be called without it
+        require_run(trial)
     if sandbox.train_step is None:
         raise NotApplicable("no train_step was passed, so the loop cannot be observed")
     sandbox.ready_to_train()
@@ -130,6 +134,8 @@ def own_loop(sandbox: Sandbox, trial: TrialRun, control: Control) -> Loop:
     finally:
         notes.detach()
     error = tried.failure and tried.failure.splitlines()[0]
+    if error and trial is None:
+        raise NotApplicable(f"your training step fails on a copy ({error})")
     changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
     alive = notes.graphs_alive() if not error else 0
     return Loop(tuple(calls), max(changed, default=0.0), alive, error, bool(notes.steps) and not notes.came)
@@ -178,20 +184,22 @@ class _Notes:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox, self.steps_taken = sandbox, 0
-        self.held = [p for group in sandbox.optimizer.param_groups for p in group["params"]]
+        optimizer = _optimizer_of(sandbox)
+        self.held = [p for group in optimizer.param_groups for p in group["params"]]
         known = {id(p) for p in self.held}
         self.others = [p for p in sandbox.model.parameters() if id(p) not in known]
         self.before = [p.detach().clone() for p in self.held]
         self._tokens: list[weakref.ref[_Token]] = []
-        self._stepped_since_backward = False
+        self._used: set[int] = set()  # parameters whose gradients an optimizer step has used
+        self._old: dict[int, float] = {}  # of these, the norms of those that were still there at the next backward pass
         self._clear()
-        optimizer = sandbox.optimizer
         while not hasattr(optimizer, OPTIMIZER_HOOKS[0]) and hasattr(optimizer, "optimizer"):
             optimizer = optimizer.optimizer  # a wrapper, as accelerate makes one, has no hooks of its own
         self._handles: list[Any] = [
             sandbox.model.register_forward_hook(self._after_forward),
             optimizer.register_step_pre_hook(self._before_step),
             optimizer.register_step_post_hook(self._after_step),
+            *(p.register_hook(partial(self._arrives, p)) for p in self.held if p.requires_grad),
             *(p.register_post_accumulate_grad_hook(self._accumulated) for p in self.held if p.requires_grad),
         ]
 
@@ -268,9 +276,15 @@ class _Notes:
 
     def _backward_begins(self, gradient: torch.Tensor) -> None:
         self.backwards += 1
-        if self._stepped_since_backward:  # gradients that an optimizer step has used should be gone by now
-            self.leftover = max(self.leftover, self._gradient_norm())
-        self._stepped_since_backward = False
+
+    def _arrives(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Note gradients that an optimizer step has used and that are still there; they may yet be cleared."""
+        key, norm = id(parameter), _norm(parameter.grad)
+        if not norm:
+            self._used.discard(key)
+            self._old.pop(key, None)
+        elif key in self._used:
+            self._old[key] = norm
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         self._raw[id(parameter)] = _norm(parameter.grad)
@@ -282,7 +296,10 @@ class _Notes:
         self.steps_taken += 1
         self.used_norm = self._gradient_norm()
         self.idle_step = self.idle_step or self.used_norm == 0.0
-        self._stepped_since_backward = True
+        left = [norm for key, norm in self._old.items() if key in self._used]
+        self.leftover = max(self.leftover, math.sqrt(sum(norm**2 for norm in left)))
+        self._old.clear()
+        self._used.update(id(p) for p in self.held if p.grad is not None)
         self._at_step = [p.detach().clone() for p in self.held]
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -292,6 +309,15 @@ class _Notes:
 
     def _gradient_norm(self) -> float:
         return math.sqrt(sum(_norm(p.grad) ** 2 for p in self.held))
+
+
+def _optimizer_of(sandbox: Sandbox) -> Any:
+    """Return the optimizer that was passed; else the one of the step's own that holds the most of the model."""
+    if not sandbox.owns_optimizer:
+        return sandbox.optimizer
+    own = {id(p) for p in sandbox.model.parameters()}
+    found = reached_parts(sandbox).optimizers.values()
+    return max(found, key=lambda one: sum(id(p) in own for p in held_by(one)), default=sandbox.optimizer)
 
 
 def _distance(now: list[torch.Tensor], before: list[torch.Tensor]) -> float:

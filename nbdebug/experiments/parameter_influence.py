@@ -14,7 +14,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import seed_torch
 
-__all__ = ["changes_its_layer", "influence_of"]
+__all__ = ["altered", "changes_its_layer", "influence_of"]
 
 
 def influence_of(
@@ -25,7 +25,7 @@ def influence_of(
     The answer is the prediction with the loss, or the loss alone: a loss may well be blind to a change of all outputs.
     """
     reference, again = (_answer(sandbox, batch, on_loss_alone) for _ in range(2))
-    with _altered(parameters):
+    with altered(parameters):
         changed = _answer(sandbox, batch, on_loss_alone)
     change, noise = _distance(reference, changed), _distance(reference, again)
     return change if change > 10 * noise + 1e-7 else 0.0
@@ -34,13 +34,13 @@ def influence_of(
 def changes_its_layer(sandbox: Sandbox, batch: Batch, path: str, parameters: Sequence[torch.Tensor]) -> bool:
     """Whether what the layer itself gives depends on these values, as on a bias of which only the gradient is used."""
     reference = _given_by(sandbox, batch, path)
-    with _altered(parameters):
+    with altered(parameters):
         changed = _given_by(sandbox, batch, path)
     return reference is not None and changed is not None and _distance(reference, changed) > 1e-6
 
 
 @contextmanager
-def _altered(parameters: Sequence[torch.Tensor]) -> Iterator[None]:
+def altered(parameters: Sequence[torch.Tensor]) -> Iterator[None]:
     """Change these values strongly, and put them back."""
     kept = [parameter.detach().clone() for parameter in parameters]
     with torch.no_grad():

@@ -8,6 +8,7 @@ put on a model (a closure or an object around its `forward`) is treated alike, b
 
 from __future__ import annotations
 
+import copy
 import types
 from functools import partial
 from typing import Any
@@ -222,6 +223,13 @@ class Rebinder:
                 f"Your {name} ({type(value).__name__}) cannot be copied; changes that experiments make to it remain."
             )
             return value
+        if isinstance(value, torch.optim.Optimizer):  # whose pickling leaves attributes out, as the parameters of LBFGS
+            missing = {
+                n: p
+                for n, p in vars(value).items()
+                if n not in vars(sandbox) and isinstance(p, (list, int, type(None)))
+            }
+            vars(sandbox).update(copy.deepcopy(missing, memo))
         self._kept.append(memo.pop(id(memo), None))
         self.memo.update(memo)
         self.memo[id(value)] = sandbox

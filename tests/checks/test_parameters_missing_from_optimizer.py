@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -103,3 +104,130 @@ def test_critic_beside_the_generator_is_a_note() -> None:
     model = nn.Sequential()
     model.generator, model.discriminator = nn.Linear(64, 64), nn.Sequential(nn.Linear(64, 32), nn.Linear(32, 10))
     assert severities(**setup(model, torch.optim.Adam(model.generator.parameters()))) == ["note"]
+
+
+class Scaled(nn.Module):
+    """A loss with a temperature of its own, held by the step and not passed as the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(()))
+
+    def forward(self, said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """Divide by it."""
+        return nn.functional.cross_entropy(said / self.temperature, wanted)
+
+
+@failing_example("parameters-missing-from-optimizer", where="decoder")
+def decoder_of_the_loss() -> dict[str, Any]:
+    """The decoder lives outside of the model, in the loss."""
+    model, decoder = nn.Sequential(nn.Linear(64, 16), nn.ReLU()), nn.Linear(16, 64)
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        return nn.functional.mse_loss(decoder(model(batch[0])), batch[0])
+
+    return {
+        "model": model, "loader": digits(), "compute_loss": compute_loss,
+        "optimizer": torch.optim.Adam(model.parameters(), 1e-3),
+    }  # fmt: skip
+
+
+@failing_example("parameters-missing-from-optimizer", where="log_variances")
+def weights_of_the_tasks() -> dict[str, Any]:
+    """Learned weights of two terms, which nothing learns."""
+    model, log_variances = nn.Linear(64, 11), nn.Parameter(torch.zeros(2))
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        said = model(batch[0])
+        terms = nn.functional.cross_entropy(said[:, :10], batch[1]), said[:, 10].sub(batch[0].mean(1)).square().mean()
+        return sum(term * (-v).exp() + v for term, v in zip(terms, log_variances, strict=True))
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    return {"model": model, "loader": digits(), "compute_loss": compute_loss, "optimizer": optimizer}
+
+
+@failing_example("parameters-missing-from-optimizer", where="second")
+def second_tower() -> dict[str, Any]:
+    """A bare step with two towers and one optimizer, found by its name."""
+    first, second = nn.Linear(64, 16), nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16))
+    only = torch.optim.Adam(first.parameters(), 1e-3)
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        only.zero_grad()
+        one, other = first(batch[0]), second(batch[0] + 0.1 * torch.randn_like(batch[0]))
+        loss = nn.functional.cross_entropy(one @ other.T, torch.arange(len(one)))
+        loss.backward()
+        only.step()
+        return loss
+
+    return {"model": first, "loader": digits(), "train_step": step}
+
+
+def center_loss() -> dict[str, Any]:
+    """A loss with parameters and an optimizer of its own."""
+    model, criterion = Parts(), Scaled()
+    second = torch.optim.SGD(criterion.parameters(), 0.1)
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        second.zero_grad()
+        loss = criterion(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        second.step()
+        return loss
+
+    return setup(model, torch.optim.Adam(model.parameters(), 1e-3), train_step=step)
+
+
+def perceptual_loss() -> dict[str, Any]:
+    """A network that judges in eval mode, and whose gradients are of no use."""
+    model, features = nn.Linear(64, 64), nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16)).eval()
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        return (features(model(batch[0])) - features(batch[0]).detach()).square().mean()
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": digits(), "compute_loss": compute_loss, "optimizer": optimizer}
+
+
+def frozen_second_network() -> dict[str, Any]:
+    """A frozen teacher."""
+    model, teacher = Parts(), Parts().requires_grad_(False)
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        return nn.functional.mse_loss(model(batch[0]), teacher(batch[0]))
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": digits(), "compute_loss": compute_loss, "optimizer": optimizer}
+
+
+class Trainer:
+    """A user's own trainer, whose method is the step and whose attributes are the networks."""
+
+    def __init__(self, whole: bool) -> None:
+        self.encoder, self.decoder = nn.Linear(64, 8), nn.Linear(8, 64)
+        parts = [self.encoder, self.decoder] if whole else [self.encoder]
+        self.optimizer = torch.optim.Adam([p for part in parts for p in part.parameters()], 1e-3)
+
+    def step(self, model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        """Train both."""
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.decoder(self.encoder(batch[0])), batch[0])
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+@pytest.mark.parametrize("make", [center_loss, perceptual_loss, frozen_second_network], ids=lambda make: make.__name__)
+def test_second_networks_that_need_no_optimizer(make: Any) -> None:
+    """Another optimizer holds them, or they are fixed."""
+    assert not {"bug", "suspect"} & set(severities(**make()))
+
+
+def test_attributes_of_a_trainer_are_networks() -> None:
+    """The step is a method, and the optimizer an attribute."""
+    for whole in (True, False):
+        trainer = Trainer(whole)
+        found = severities(model=trainer.encoder, loader=digits(), train_step=trainer.step)
+        assert found == ([] if whole else ["bug"])

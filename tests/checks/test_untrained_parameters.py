@@ -176,3 +176,68 @@ def test_scripted_models_keep_their_gradients() -> None:
     model = torch.jit.script(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
     assert result(model).status == "clean"
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def two_networks(between: Any, **options: Any) -> dict[str, Any]:
+    """Return a bare step with an encoder and a decoder, and what is done to the code between them."""
+    encoder, decoder = (
+        nn.Sequential(nn.Linear(8, 6), nn.Tanh()),
+        nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8)),
+    )
+    both = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], 1e-3)
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        both.zero_grad()
+        loss = nn.functional.mse_loss(decoder(between(encoder, batch[0])), batch[0])
+        loss.backward()
+        both.step()
+        return loss
+
+    return {"model": decoder, "loader": rows(), "train_step": step, **options}
+
+
+def hard_code(encoder: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Choose one entry of the code."""
+    return nn.functional.one_hot(encoder(x).argmax(1), 6).float()
+
+
+def rounded_code(encoder: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Round."""
+    return (3 * encoder(x)).round() / 3
+
+
+def straight_through(encoder: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Round, and let the gradient pass."""
+    code = encoder(x)
+    return code + ((3 * code).round() / 3 - code).detach()
+
+
+@failing_example("untrained-parameters", where="encoder")
+def code_by_argmax() -> dict[str, Any]:
+    """An encoder beside the model, cut off by argmax."""
+    return two_networks(hard_code)
+
+
+@failing_example("untrained-parameters", where="encoder")
+def code_through_numpy() -> dict[str, Any]:
+    """An encoder beside the model, cut off by NumPy."""
+    return two_networks(lambda encoder, x: torch.from_numpy(encoder(x).detach().numpy()))
+
+
+@failing_example("untrained-parameters", where="encoder")
+def code_is_rounded() -> dict[str, Any]:
+    """An encoder beside the model, whose gradient is zero."""
+    return two_networks(rounded_code)
+
+
+def rows() -> Any:
+    """Return batches of rows of eight numbers."""
+    values = torch.randn(64, 3, generator=torch.Generator().manual_seed(2)) @ torch.randn(3, 8)
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(values), 16)
+
+
+def test_names_the_operation_between_two_networks() -> None:
+    """The op is named; without a gradient on purpose, nothing is said."""
+    for between, op in ((hard_code, "argmax"), (rounded_code, "round"), (straight_through, "")):
+        report = nbdebug.diagnose(**two_networks(between), checks=["untrained-parameters"], progress=False)
+        assert [f"`{op}`" in finding.says for finding in report.alarms] == ([True] if op else []), report.findings

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
+from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
+from nbdebug.evidence.silent_parts import SilentPart, SilentParts
+from tests.verdicts.step_events import events, flow, network, used
 from tests.verdicts.table import Table, minimal
 
 
@@ -59,16 +63,27 @@ def zeros(steps: int) -> GradientReach:
 
 CUT = (ReachCut("0", "1", ("0.weight",)),)
 INSIDE = (ReachCut("0", "", ("0.weight",), inside=True),)
+
+
+def silent(by: str, influence: float = 0.1, fresh: bool = True) -> SilentParts:
+    """Return a network in an optimizer to which no gradient comes."""
+    return SilentParts((SilentPart("encoder", ("weight", "bias"), influence, by, "", False, fresh),), 6)
+
+
 table = Table("untrained-parameters")
-table.row("all is frozen", "not applicable", reach(frozen("0")))
-table.row("the loss has no gradient", "not applicable", reach(weight("0", gradients=(None,))))
-table.row("all get a gradient", "silent", reach(weight("0"), weight("1")))
-table.row("a layer that is not called", "suspect", lost())
-table.row("a layer with a gradient of zero", "note", reach(weight("0", gradients=(0.0,)), weight("1")))
-table.row("a detached output", "bug", lost(0.1, INSIDE))
-table.row("watched without a gradient", "suspect", lost(is_watched=True, batches=1))
-table.pair("influence", lambda change: lost(change, CUT), {1.1e-6: "bug", 0.9e-6: "suspect"})
-table.pair("zeros", zeros, {200: "suspect", 199: "note"})
+table.row("all is frozen", "not applicable", reach(frozen("0")), None)
+table.row("the loss has no gradient", "not applicable", reach(weight("0", gradients=(None,))), None)
+table.row("all get a gradient", "silent", reach(weight("0"), weight("1")), None)
+table.row("a layer that is not called", "suspect", lost(), None)
+table.row("a layer with a gradient of zero", "note", reach(weight("0", gradients=(0.0,)), weight("1")), None)
+table.row("a detached output", "bug", lost(0.1, INSIDE), None)
+table.row("watched without a gradient", "suspect", lost(is_watched=True, batches=1), None)
+table.pair("influence", lambda change: (lost(change, CUT), None), {1.1e-6: "bug", 0.9e-6: "suspect"})
+table.pair("zeros", lambda steps: (zeros(steps), None), {200: "suspect", 199: "note"})
+table.row("nothing can be followed", "not applicable", None, None)
+table.row("cut inside of a step", "bug", None, silent("argmax"))
+table.row("a trained backbone without gradients", "note", None, silent("no_grad", fresh=False))
+table.row("without an effect", "silent", None, silent("argmax", influence=0.0))
 
 
 def coverage(held: tuple[str, ...], missing: tuple[str, ...], **facts: Any) -> OptimizerCoverage:
@@ -79,15 +94,17 @@ def coverage(held: tuple[str, ...], missing: tuple[str, ...], **facts: Any) -> O
 
 OUT = {"in_optimizer": False}
 TRAINED = InitialWeights((minimal(WeightFacts, path="0", looks_fresh=False),), False, "")
+MOVED = events(networks=(network("model", "1.weight", held=True),))
 table = Table("parameters-missing-from-optimizer")
-table.row("all are held", "silent", coverage(("0.weight", "1.weight"), ()), None, None)
-table.row("none is held", "bug", coverage((), ("0.weight",)), None, None)
-table.row("a layer", "bug", coverage(("0.weight",), ("1.weight",)), reach(weight("0"), weight("1", **OUT)), None)
+table.row("all are held", "silent", coverage(("0.weight", "1.weight"), ()), None, None, None)
+table.row("none is held", "bug", coverage((), ("0.weight",)), None, None, None)
+table.row("a layer", "bug", coverage(("0.weight",), ("1.weight",)), reach(weight("0"), weight("1", **OUT)), None, None)
 table.row(
     "one without a gradient",
     "silent",
     coverage(("0.weight",), ("1.weight",)),
     reach(weight("0"), weight("1", gradients=(None,), **OUT)),
+    None,
     None,
 )
 table.row(
@@ -96,11 +113,23 @@ table.row(
     coverage(("1.weight",), ("0.weight",)),
     reach(weight("0", **OUT), weight("1")),
     TRAINED,
+    None,
 )
-table.row("watched, behind what is held", "suspect", coverage(("0.weight",), ("1.weight",)), None, None)
-table.row("watched, before what is held", "note", coverage(("1.weight",), ("0.weight",)), None, None)
-table.row("a critic", "note", coverage(("a.weight",), ("critic.weight",)), None, None)
-table.row("replaced", "bug", coverage(("0.weight",), ("1.weight",), strays=((10, 1),)), None, None)
+table.row("watched, behind what is held", "suspect", coverage(("0.weight",), ("1.weight",)), None, None, None)
+table.row("watched, before what is held", "note", coverage(("1.weight",), ("0.weight",)), None, None, None)
+table.row("a critic", "note", coverage(("a.weight",), ("critic.weight",)), None, None, None)
+table.row("replaced", "bug", coverage(("0.weight",), ("1.weight",), strays=((10, 1),)), None, None, None)
+table.row("no optimizer", "not applicable", None, None, None, None)
+table.row("another network in none", "bug", None, None, None, events(used("opt"), networks=(network("decoder"),)))
+table.row("of a loss", "suspect", None, None, None, events(used("opt"), is_step=False, networks=(network("decoder"),)))
+table.row("in eval mode", "note", None, None, None, events(used("opt"), networks=(network("vgg", in_eval=True),)))
+table.row("trained before", "note", None, None, None, events(used("opt"), networks=(network("vgg", fresh=False),)))
+table.row("held", "silent", None, None, None, events(used("opt"), networks=(network("decoder", held=True),)))
+table.row(
+    "moved by other code", "silent", None, None, None, events(used("opt"), networks=(network("ema", moved=True),))
+)
+table.row("a single parameter", "bug", None, None, None, events(used("opt"), loose=(flow("temperature"),)))
+table.row("the step moves it", "silent", coverage(("0.weight",), ("1.weight",)), None, None, MOVED)
 
 
 def hidden(in_optimizer: bool) -> HiddenParameter:
@@ -114,3 +143,11 @@ table.row("in a list", "bug", HiddenParameters((hidden(False),), (), 0, True))
 table.row("in a list and the optimizer", "note", HiddenParameters((hidden(True),), (), 0, True))
 table.row("of the loss", "suspect", HiddenParameters((), (hidden(False),), 0, True))
 table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (hidden(False),), 0, False))
+
+table = Table("missing-create-graph")
+table.row("derivatives with a graph", "silent", DerivativeTerms(1, (), 1.0))
+table.row("a constant term", "bug", DerivativeTerms(1, (0.5,), 1.0))
+
+table = Table("class-ignored-by-loss")
+table.row("none", "silent", IgnoredClasses(3, 64, {}, ""))
+table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"))

@@ -9,6 +9,7 @@ from nbdebug.evidence.recorded.loop import LostPasses
 from nbdebug.evidence.recorded.loss_course import LossCourse
 from nbdebug.evidence.schedule import Schedule
 from nbdebug.evidence.training_loop import Clipping, LoopFacts
+from tests.verdicts.step_events import events, used
 from tests.verdicts.table import Table, minimal
 
 
@@ -19,9 +20,10 @@ def loop(**facts: Any) -> LoopFacts:
 
 
 table = Table("accumulated-gradients")
-table.row("a step that fails", "not applicable", loop(error="ValueError: no"))
-table.row("clean gradients", "silent", loop())
-table.pair("share", lambda dirty: loop(dirty=dirty), {10: "bug", 9: "silent"})
+table.row("a step that fails", "not applicable", loop(error="ValueError: no"), None)
+table.row("clean gradients", "silent", loop(), None)
+table.row("a second optimizer", "bug", loop(), events(used("opt_d", stale=5)))
+table.pair("share", lambda dirty: (loop(dirty=dirty), None), {10: "bug", 9: "silent"})
 
 table = Table("step-never-taken")
 table.row("steps that train", "silent", loop())

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity, in_code
 from nbdebug.core.registry import check
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.initial_weights import InitialWeights
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach
 from nbdebug.evidence.parameter_parts import parts_of
+from nbdebug.evidence.step_events import NetworkFacts, StepEvents
 
 __all__ = ["parameters_missing_from_optimizer"]
 
@@ -20,12 +22,17 @@ TRAINED_ELSEWHERE = ("disc", "critic", "teacher", "target", "ema", "momentum", "
 
 @check(explains=("cannot-overfit-batch",))
 def parameters_missing_from_optimizer(
-    coverage: OptimizerCoverage, reach: GradientReach | None, weights: InitialWeights | None
+    coverage: OptimizerCoverage | None,
+    reach: GradientReach | None,
+    weights: InitialWeights | None,
+    events: StepEvents | None,
 ) -> Iterator[Finding]:
-    """Trainable parameters of the model are not in the optimizer.
+    """Trainable parameters of the model, or of another network that the loss trains, are in no optimizer.
 
     nbdebug compares the optimizer's tensors with the model's by identity, before training or in a training that it
-    watches. Frozen parameters need not be there, nor those that another optimizer holds or updates.
+    watches. It also follows the gradients into other networks and parameters that your loss or training step names,
+    through a few calls on a copy. Frozen parameters need not be in an optimizer, nor those that another one holds or
+    that other code updates.
 
     Why it matters: a parameter that no optimizer holds never changes, however large its gradient. It happens when a
     layer is replaced, or the model is re-created, after the optimizer was created, or when only some of the parameters
@@ -33,10 +40,27 @@ def parameters_missing_from_optimizer(
 
     What to try: create the optimizer from `model.parameters()` after the model is complete and on its device.
     """
+    if coverage is None and events is None:
+        raise NotApplicable("no optimizer was passed, and none was found")
+    if coverage is not None:
+        yield from _of_model(coverage, reach, weights, events)
+    if events is not None and any(optimizer.parameters for optimizer in events.optimizers):
+        yield from _of_others(events, coverage)
+
+
+def _of_model(
+    coverage: OptimizerCoverage,
+    reach: GradientReach | None,
+    weights: InitialWeights | None,
+    events: StepEvents | None,
+) -> Iterator[Finding]:
+    """Return what the passed optimizer leaves out of the model."""
     if reach is not None and reach.is_watched:  # which covers only what the optimizer holds
         reach = None
     without_gradient = {p.name for p in reach.parameters if not p.is_reached} if reach is not None else set()
-    missing = [name for name in coverage.missing if name not in without_gradient]
+    models = [network for network in events.networks if network.name == "model"] if events is not None else []
+    trained = {p.name for network in models for p in network.parameters if p.held or p.moved}
+    missing = [name for name in coverage.missing if name not in without_gradient | trained]
     if not missing:
         return
     total = len(coverage.held) + len(coverage.missing)
@@ -55,6 +79,47 @@ def parameters_missing_from_optimizer(
         says = f"{len(names)} of {total} trainable parameters, all in `{path}`, are not in the optimizer{gets}.{hint}"
         severity = _severity(path, names, reach, weights) if reach is not None else _by_order(path, coverage)
         yield _finding(says, path, names, coverage, "bug" if hint else severity)
+
+
+def _of_others(events: StepEvents, coverage: OptimizerCoverage | None) -> Iterator[Finding]:
+    """Return parameters of other networks, and of the program itself, that get a gradient and never change."""
+    for network in events.networks:
+        if (network.name == "model" and coverage is not None) or not network.missing:
+            continue
+        whole = not any(p.held for p in network.parameters)
+        meant = whole and (network.in_eval or not network.fresh or _is_trained_elsewhere(network.name))
+        yield _of_network(network, events, "note" if meant else "bug" if not whole or events.is_step else "suspect")
+    for flow in events.loose:
+        if flow.calls_with_gradient and not flow.held and not flow.moved:
+            says = f"`{flow.name}` requires a gradient and receives one, but is in no optimizer, so it never changes."
+            yield _finding_in(says, flow.name, [flow.name], events, "bug", f'{{"params": [{flow.name}]}}')
+
+
+def _of_network(network: NetworkFacts, events: StepEvents, severity: Severity) -> Finding:
+    names, total = [p.name for p in network.missing], len(network.parameters)
+    says = (
+        f"{len(names)} of {total} parameters of `{network.name}` receive a gradient but are in no optimizer, so they "
+        "never change."
+    )
+    return _finding_in(says, network.name, names, events, severity, f'{{"params": {network.name}.parameters()}}')
+
+
+def _finding_in(
+    says: str, where: str, names: Sequence[str], events: StepEvents, severity: Severity, group: str
+) -> Finding:
+    return Finding(
+        says,
+        where=where,
+        severity=severity,
+        evidence={
+            "missing": list(names)[:50],
+            "calls": events.calls,
+            "optimizers": [optimizer.name for optimizer in events.optimizers],
+            "threshold": "every parameter with a gradient is held by an optimizer",
+            "source": SOURCE,
+        },
+        remedies=(Remedy("Add them to an optimizer.", f"optimizer.add_param_group({group})"),),
+    )
 
 
 def _by_order(path: str, coverage: OptimizerCoverage) -> Severity:

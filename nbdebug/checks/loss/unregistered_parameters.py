@@ -16,6 +16,7 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.reachable_tensors import hidden_tensors
+from nbdebug.experiments.reached_parts import reached_parts
 from nbdebug.sandbox import Sandbox
 
 __all__ = ["HiddenParameter", "HiddenParameters", "hidden_parameters", "unregistered_parameters"]
@@ -77,7 +78,8 @@ def hidden_parameters(sandbox: Sandbox, trial: TrialRun) -> HiddenParameters:
             norms = [
                 n + float(g.to_dense().norm()) if g is not None else n for n, g in zip(norms, gradients, strict=True)
             ]
-    held = {id(p) for group in sandbox.optimizer.param_groups for p in group["params"]}
+    optimizers = [sandbox.optimizer, *reached_parts(sandbox).optimizers.values()]
+    held = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     facts = [_fact(found, norm, held) for found, norm in zip((*of_model, *of_loss), norms, strict=True)]
     return HiddenParameters(
         of_model=tuple(fact for fact in facts[: len(of_model)] if fact.gradient > 0),

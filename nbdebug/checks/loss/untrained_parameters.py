@@ -10,6 +10,7 @@ from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach
 from nbdebug.evidence.parameter_parts import parts_of
+from nbdebug.evidence.silent_parts import SilentParts
 
 __all__ = ["untrained_parameters"]
 
@@ -18,7 +19,8 @@ SOURCE = "37 reasons, 23: a parameter without a gradient cannot learn"
 
 @check(explains=("cannot-overfit-batch",))
 def untrained_parameters(
-    reach: GradientReach,
+    reach: GradientReach | None,
+    silent: SilentParts | None,
     *,
     influence: float = 1e-6,  # relative change of the output; float32 rounding is below
     zeros: int = 200,  # steps; our choice: a zero gradient behind a zero-initialized weight may become nonzero later
@@ -36,6 +38,12 @@ def untrained_parameters(
     What to try: look after the module named for `detach()`, `.data`, `.item()`, `no_grad`, `numpy()`, `round()`,
     `argmax` or a new tensor made from values; call every layer that you define in `forward`, or remove it.
     """
+    if silent is not None:
+        yield from _of_step(silent, influence)
+    if reach is None:
+        if silent is None:
+            raise NotApplicable("no pass of the model or of the training step could be followed")
+        return
     missing = [p for p in reach.trainable if not p.is_reached]
     if not reach.trainable:
         raise NotApplicable("no parameter requires a gradient; see frozen-parameters")
@@ -56,10 +64,37 @@ def untrained_parameters(
         names = [name for name in cut.parameters if name in matter and not cut.inside]
         if names:
             place = f"gradient flow stops after `{cut.after}`" + (f", before `{cut.before}`" if cut.before else "")
+            place += f" (`{cut.by}`)" if cut.by else ""
             yield _cut([known[n] for n in names], cut.after, place, reach)
     unused = [p.name for p in missing if p.name not in matter]
     for path, names in parts_of(unused, [p.name for p in reach.parameters if p.name not in unused]).items():
         yield _unused(path, [known[name] for name in names], reach)
+
+
+def _of_step(silent: SilentParts, influence: float) -> Iterator[Finding]:
+    """Return parts of a training step that an optimizer holds and that change its loss, but get no gradient."""
+    for part in silent.parts:
+        if part.influence <= influence:
+            continue
+        where = f" (`{part.by}`" + (f" in `{part.module}`" if part.module else "") + ")" if part.by else ""
+        meant = not part.fresh and part.by in ("no_grad", "detach")
+        yield Finding(
+            f"{len(part.parameters)} parameters of `{part.network}` affect the loss and are in an optimizer, but their "
+            f"gradient is {'zero' if part.is_zero else 'None'} in all {silent.calls} calls{where}.",
+            where=part.module or part.network,
+            severity="note" if meant else "bug",
+            evidence={
+                "parameters": list(part.parameters)[:50],
+                "influence on the loss": part.influence,
+                "ended by": part.by,
+                "threshold": influence,
+                "source": SOURCE,
+            },
+            remedies=(
+                Remedy("Keep tensors in the graph: no detach, item(), numpy(), argmax or round between networks."),
+                Remedy("If they are meant to stay fixed, freeze them.", f"{part.network}.requires_grad_(False)"),
+            ),
+        )
 
 
 def _in_training(missing: Sequence[ParameterReach], reach: GradientReach, zeros: int) -> Iterator[Finding]:

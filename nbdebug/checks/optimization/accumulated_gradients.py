@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
+from nbdebug.evidence.step_events import OptimizerSteps, StepEvents
 from nbdebug.evidence.training_loop import LoopFacts
 
 __all__ = ["accumulated_gradients"]
@@ -27,6 +28,7 @@ __all__ = ["accumulated_gradients"]
 )
 def accumulated_gradients(
     loop: LoopFacts,
+    events: StepEvents | None,
     *,
     share: float = 0.1,  # of the steps; an occasional pass for measurement may leave a gradient; our choice
 ) -> Iterator[Finding]:
@@ -41,6 +43,9 @@ def accumulated_gradients(
     What to try: call `optimizer.zero_grad()` once before each backward pass, or after each step.
     """
     loop.require()
+    for optimizer in events.optimizers if events is not None else ():
+        if not optimizer.is_main and optimizer.stale > share * optimizer.steps:
+            yield _of_other(optimizer)
     if loop.dirty == 0 or loop.dirty < share * loop.judged:
         return
     norm = f" (norm {loop.leftover:.3g})" if loop.leftover else ""
@@ -68,4 +73,19 @@ def accumulated_gradients(
         )
         if loop.used_norms
         else None,
+    )
+
+
+def _of_other(optimizer: OptimizerSteps) -> Finding:
+    return Finding(
+        f"`{optimizer.name}.zero_grad()` is missing: {optimizer.stale} of its {optimizer.steps} steps use gradients of "
+        "an earlier step again.",
+        where=optimizer.name,
+        evidence={
+            "steps": optimizer.steps,
+            "with old gradients": optimizer.stale,
+            "threshold": 0,
+            "source": "PyTorch accumulates gradients",
+        },
+        remedies=(Remedy("Clear its gradients before its backward pass.", f"{optimizer.name}.zero_grad()"),),
     )

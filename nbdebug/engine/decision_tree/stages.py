@@ -164,7 +164,7 @@ TREE: tuple[Stage, ...] = (
                 "Loss gradient",
                 "Does the loss send a useful gradient?",
                 "A loss without a gradient, or one that ignores the targets, cannot train the model.",
-                ("loss-not-differentiable", "loss-ignores-targets", "targets-drawn-at-random"),
+                ("loss-not-differentiable", "missing-create-graph", "loss-ignores-targets", "targets-drawn-at-random"),
             ),
             Step(
                 "loss-reads-outputs",
@@ -196,6 +196,7 @@ TREE: tuple[Stage, ...] = (
                 "Are the reduction, the class weights and the loss terms balanced?",
                 "A summed loss grows with the batch size, and the largest loss term dominates the gradient.",
                 (
+                    "class-ignored-by-loss",
                     "loss-sums-over-batch",
                     "loss-terms-reduced-differently",
                     "loss-terms-unbalanced",

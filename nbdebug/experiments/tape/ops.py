@@ -76,6 +76,7 @@ class Recording:
 
     ops: list[Op] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
+    leaves: dict[int, int] = field(default_factory=dict)  # by the id of a tensor that no op made: its first value
     roots: list[int] = field(default_factory=list)  # what backward() started from, or the loss that was returned
     differentiated: list[int] = field(default_factory=list)  # what autograd.grad took the gradient of parameters of
     escapes: list[tuple[int, int]] = field(default_factory=list)  # a value became a Python number before op so-and-so

@@ -129,6 +129,7 @@ class Recorder(TorchFunctionMode):
         is_live = bool(taint & Taint.UNSEEN)
         value = self.new_value(tensor, taint, sources, is_live, -1)
         value.tensor = tensor if is_live else None
+        self.recording.leaves.setdefault(id(tensor), value.number)
         return value.number
 
     def new_value(

@@ -1,0 +1,115 @@
+"""A class of the data that the loss leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.registry import check, probe
+from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.tape.ops import Op, Recording, Use
+from nbdebug.experiments.tape.program import run_recorded
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
+
+__all__ = ["IgnoredClasses", "class_ignored_by_loss", "ignored_classes"]
+
+
+@dataclass(frozen=True)
+class IgnoredClasses:
+    """How many samples of each class the loss leaves out, and how: `ignore_index` or a class weight of 0."""
+
+    classes: int
+    samples: int
+    ignored: dict[int, int]
+    by: str
+
+
+BATCHES = 4
+_LOSSES = ("cross_entropy", "nll_loss")
+
+
+@probe
+def ignored_classes(sandbox: Sandbox, trial: TrialRun | None) -> IgnoredClasses:
+    """Read class weights and ignore_index of the loss where it is called with one label per sample."""
+    if trial is None and sandbox.train_step is None:
+        raise NotApplicable("the loss does not run")
+    sandbox.ready_to_train()
+    counts: dict[int, int] = {}
+    classes = samples = 0
+    by = ""
+    for batch in sandbox.batches(BATCHES):
+        recording = _recorded(sandbox, batch)
+        for op in recording.ops:
+            read = _read(recording, op, batch) if op.name in _LOSSES else None
+            if read is not None:
+                classes, labels, left_out, by = read
+                samples += len(labels)
+                for label in left_out:
+                    counts[label] = counts.get(label, 0) + int((labels == label).sum())
+    if not samples:
+        raise NotApplicable("the loss is no cross entropy with one label per sample")
+    return IgnoredClasses(classes, samples, {label: count for label, count in counts.items() if count}, by)
+
+
+def _recorded(sandbox: Sandbox, batch: Batch) -> Recording:
+    try:
+        return run_recorded(sandbox, batch, step=sandbox.train_step is not None)
+    except NbdebugError:
+        raise
+    except Exception as error:
+        raise NotApplicable(f"the run fails: {described(error)}") from None
+
+
+def _read(recording: Recording, op: Op, batch: Batch) -> tuple[int, torch.Tensor, list[int], str] | None:
+    """Return the number of classes, the labels, the classes left out and how; None where labels are of positions."""
+    given = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), op.args, strict=False)) | op.kwargs
+    scores, labels, weight = (_tensor(recording, given.get(name)) for name in ("input", "target", "weight"))
+    if scores is None or labels is None or scores.dim() != 2 or labels.shape != (batch.size,):
+        return None
+    if labels.is_floating_point():
+        return None
+    classes, index = int(scores.shape[1]), int(given.get("ignore_index", -100))
+    if 0 <= index < classes:
+        return classes, labels, [index], f"ignore_index={index}"
+    zero = (weight == 0).nonzero().flatten().tolist() if weight is not None else []
+    return classes, labels, zero, "a class weight of 0"
+
+
+def _tensor(recording: Recording, part: Any) -> torch.Tensor | None:
+    return recording.values[part.number].tensor if isinstance(part, Use) else None
+
+
+@check(explains=("loss-metric-disagree", "wrong-loss-for-task"))
+def class_ignored_by_loss(ignored: IgnoredClasses) -> Iterator[Finding]:
+    """The loss ignores a class that occurs in the data.
+
+    nbdebug records a few runs of your loss and reads `ignore_index` and the class weights of the cross entropy, where
+    it gets one label per sample. Labels of positions (tokens, pixels) often have a padding class, and are left out.
+
+    Why it matters: samples of an ignored class contribute nothing to the loss. The model never learns to predict the
+    class, while the accuracy still counts it.
+
+    What to try: use an ignore_index outside of the classes (the default is -100), and class weights above 0.
+    """
+    for label, count in ignored.ignored.items():
+        yield Finding(
+            f"The loss ignores class {label} by {ignored.by}, although {count} of {ignored.samples} samples have this "
+            "label.",
+            where="loss_fn",
+            severity="suspect",
+            evidence={
+                "class": label,
+                "classes": ignored.classes,
+                "samples of the class": count,
+                "samples": ignored.samples,
+                "threshold": 0,
+                "source": "torch.nn.CrossEntropyLoss: ignore_index, weight",
+            },
+            remedies=(Remedy("Leave no class out.", "loss_fn = torch.nn.CrossEntropyLoss()"),),
+        )

@@ -1,0 +1,96 @@
+"""Losses that leave a class out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.checks.networks import alarms, loader
+from tests.examples import failing_example
+from tests.loops import mlp
+from tests.zoo.tabular import digits
+
+CHECK = "class-ignored-by-loss"
+
+
+def setup(loss_fn: Any, **more: Any) -> dict[str, Any]:
+    """Train on digits with this loss."""
+    model = mlp()
+    return {
+        "model": model, "loader": digits(), "loss_fn": loss_fn,
+        "optimizer": torch.optim.Adam(model.parameters(), 1e-3), **more,
+    }  # fmt: skip
+
+
+@failing_example(CHECK, where="loss_fn")
+def zeros_are_ignored() -> dict[str, Any]:
+    """The index of the padding, in a task without padding."""
+    return setup(nn.CrossEntropyLoss(ignore_index=0))  # fixed: return setup(nn.CrossEntropyLoss())
+
+
+@failing_example(CHECK, where="loss_fn")
+def a_class_weighs_nothing() -> dict[str, Any]:
+    """The weights were computed with one class missing."""
+    return setup(None, compute_loss=weighted(torch.tensor([1.0] * 7 + [0.0] + [1.0] * 2)))
+
+
+def weighted(weight: torch.Tensor) -> Any:
+    """Return a loss with log-probabilities and class weights."""
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        return nn.functional.nll_loss(model(batch[0]).log_softmax(1), batch[1], weight)
+
+    return compute_loss
+
+
+@failing_example(CHECK, where="loss_fn")
+def ignored_in_a_step() -> dict[str, Any]:
+    """A bare step and another model."""
+    model = nn.Sequential(nn.Unflatten(1, (1, 8)), nn.Conv1d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(24, 2))
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(batch[0]), batch[1], ignore_index=1)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": loader(targets=True), "optimizer": optimizer, "train_step": step}
+
+
+def tokens(flat: bool) -> dict[str, Any]:
+    """Return tags of words with padding 0."""
+    generator = torch.Generator().manual_seed(3)
+    words = torch.randint(1, 20, (64, 6), generator=generator)
+    words[::2, 4:] = 0
+    model = nn.Sequential(nn.Embedding(20, 8, padding_idx=0), nn.Linear(8, 5))
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        said, wanted = model(batch[0]), batch[0].remainder(5) * (batch[0] > 0)
+        if flat:
+            return nn.functional.cross_entropy(said.flatten(0, 1), wanted.flatten(), ignore_index=0)
+        return nn.functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=0)
+
+    batches = DataLoader(TensorDataset(words), 16)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": batches, "compute_loss": compute_loss, "optimizer": optimizer}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: setup(nn.CrossEntropyLoss()),
+        lambda: setup(nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=0.1)),
+        lambda: setup(None, compute_loss=weighted(torch.linspace(0.1, 2, 10))),
+        lambda: tokens(True),
+        lambda: tokens(False),
+    ],
+    ids=["plain", "outside", "weighted", "flat tokens", "tokens"],
+)
+def test_silent(make: Any) -> None:
+    assert not alarms(CHECK, **make())
