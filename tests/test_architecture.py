@@ -121,7 +121,11 @@ def test_nothing_below_knows_widgets(path: Path) -> None:
 
 # The files that use private names of torch; a new use belongs into torch_compat.
 USE_PRIVATE_TORCH = {"core.torch_compat", "sandbox.isolation", "fixes.depth", "fixes.hidden", "fixes.layers"}
-OPERATIONS = {"_fused_dropout", "_is_view", "_set_grad_enabled"}  # names that are seen when a model runs, and never called
+OPERATIONS = {
+    "_fused_dropout",
+    "_is_view",
+    "_set_grad_enabled",
+}  # names that are seen when a model runs, and never called
 
 
 @cache

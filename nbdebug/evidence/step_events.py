@@ -110,7 +110,7 @@ class StepEvents:
 
 CALLS = 6
 CALLS_AT_MOST = 24  # an optimizer may step every so many calls only
-SECONDS = 10.0
+SHARE = 0.2  # of the time that is left
 
 
 @probe
@@ -159,7 +159,7 @@ def _run(
     """Call the step on the first batches in turn; return what it raised."""
     batches = sandbox.batches(CALLS)
     try:
-        with user_code() as tried, log.following(), modes.watched(), copies.watching(), control.limit(SECONDS):
+        with user_code() as tried, log.following(), modes.watched(), copies.watching(), control.share(SHARE):
             while log.call + 1 < CALLS or (_waits(log) and log.call + 1 < CALLS_AT_MOST):
                 control.progress((log.call + 1) / CALLS_AT_MOST, "following the gradients of your training step")
                 log.begin_call()

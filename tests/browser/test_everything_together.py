@@ -149,7 +149,7 @@ def test_the_curves_move_while_the_cell_runs(notebook: Notebook, run: Run) -> No
 
 
 def test_the_wizard_among_the_others(notebook: Notebook, run: Run) -> None:
-    """Its map is no bulleted list: the stages stand side by side, as wide as the cell, with a small dot for each step."""
+    """Its map is no bulleted list: the stages stand side by side, as wide as the cell, a small dot for each step."""
     tree = shown(notebook, "wizard")
     assert style(tree.locator("ul"), "listStyleType") == "none" and style(tree.locator("ul"), "display") == "grid"
     (around,), stages, dots = boxes(tree), boxes(tree.locator(":scope > ul > li")), boxes(tree.locator("ul ul button"))
