@@ -12,8 +12,15 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.batch_dim import change_of
+from nbdebug.experiments.compared_positions import (
+    first_entry,
+    first_position,
+    prediction_of,
+    sources_of,
+    steps_of,
+)
 from nbdebug.experiments.locate_module import jittered
-from nbdebug.experiments.positions import Match, exchanged, first_position, matches
+from nbdebug.experiments.positions import Match, exchanged, matches
 from nbdebug.experiments.sample_exchange import samples_of
 from nbdebug.experiments.sequence_summaries import summaries
 from nbdebug.experiments.tape import Tape, record
@@ -40,7 +47,7 @@ class StreamInfluence:
     The target at position `j` is the entry's value at `j + offset`. Changes are relative to how predictions differ: by
     exchanging everything from the target's own position on (`target`), what lies behind it (`later`), and what lies
     before it (`earlier`). `covered` is the share of the targets that the entry holds at all, and
-    `start` the number of outputs that are cut off before the loss compares them.
+    `start` the number of positions that the program cuts off the beginning of the entry, or of its outputs.
     """
 
     name: str
@@ -122,27 +129,29 @@ def few_samples(sandbox: Sandbox) -> Batch:
 
 def measured(exchanges: Exchanges, before: Tape, mode: str) -> PositionInfluence:
     """Return what the predictions see of each entry that the target equals."""
-    tape, batch = exchanges.tape, exchanges.batch
-    found = _matches(batch, tape)
-    made_of = tape.recording.values[tape.prediction.number].sources
-    used = [match for match in found if match.stream.name in made_of][:STREAMS]
-    if not used:
-        raise NotApplicable("the targets are not values of a sequence that the prediction is computed from")
-    exchanges.refuse_random(before)
-    seen = tuple(_influence(exchanges, match) for match in used)
-    several = sum(term.comparison is not None for term in tape.terms) > 1
-    return PositionInfluence(
-        seen, mode, tape.prediction.module, _shifted_before(tape, found, used[0]), several, exchanges.runs
-    )
+    tape, reason = exchanges.tape, "the targets are not values of a sequence that the prediction is computed from"
+    for found in _matches(exchanges.batch, tape):
+        used = [match for match in found if match.stream.name in sources_of(tape)][:STREAMS]
+        if not used:
+            continue
+        exchanges.refuse_random(before)
+        try:
+            seen = tuple(_influence(exchanges, match) for match in used)
+        except NotApplicable as error:  # perhaps the samples are along another dimension
+            reason = str(error)
+            continue
+        several = sum(term.comparison is not None for term in tape.terms) > max(len(steps_of(tape)), 1)
+        shifted = _shifted_before(tape, found, used[0])
+        return PositionInfluence(seen, mode, tape.prediction.module, shifted, several, exchanges.runs)
+    raise NotApplicable(reason)
 
 
-def _matches(batch: Batch, tape: Tape) -> list[Match]:
-    """Return the entries that the target equals, the samples along the first dimension, or along the second."""
+def _matches(batch: Batch, tape: Tape) -> Iterator[list[Match]]:
+    """Yield the entries that the target equals, the samples along the first dimension, then along the second."""
     tensors = [t for _, t in leaves(batch.raw) if isinstance(t, torch.Tensor) and t.dim() > 1]
     for size in list(dict.fromkeys([batch.size, *(t.shape[1] for t in tensors)]))[:SIZES]:
         if found := matches(batch, tape, int(size), least=AGREES, most=OTHERS):
-            return found
-    return []
+            yield found
 
 
 def _shifted_before(tape: Tape, found: list[Match], used: Match) -> int:
@@ -164,9 +173,9 @@ def _influence(exchanges: Exchanges, match: Match) -> StreamInfluence:
         earlier = max(earlier, _most(change[counted[row] & (places >= cut.stop)]))
     stream = match.stream
     return StreamInfluence(
-        stream.name, match.offset, match.agreement, match.runner_up, length, int(counted.shape[1]), not stream.is_real,
+        stream.name, match.offset, match.agreement, match.runner_up, length, int(counted.shape[1]), stream.is_tokens,
         target, later, earlier, float(counted[:, (places >= 0) & (places < length)].sum() / counted.sum()),
-        first_position(exchanges.tape, exchanges.tape.prediction.number),
+        first_position(exchanges.tape, exchanges.tape.prediction.number) + first_entry(exchanges.tape, stream.name),
         stream.sample_dim, stream.time_dim, later > TELLS and match.offset > 0 and exchanges.is_summarized(match),
     )  # fmt: skip
 
@@ -183,8 +192,8 @@ class Exchanges:
 
     def refuse_random(self, before: Tape) -> None:
         """Abstain if the prediction is another one in an equal run, or with another seed."""
-        for again in (before.prediction.value, self._predicted(self.batch, self.tape.seed + 1)):
-            own = self.tape.prediction.value
+        for again in (prediction_of(before), self._predicted(self.batch, self.tape.seed + 1)):
+            own = prediction_of(self.tape)
             if again is None or again.shape != own.shape or float(change_of(own, again).max()) > NOISE:
                 raise NotApplicable("the prediction is another one in a second run, so nothing can be compared")
 
@@ -202,7 +211,7 @@ class Exchanges:
             after = self._predicted(exchanged(self.batch, match.stream, plan), self.tape.seed)
             if after is None:
                 raise NotApplicable("the program takes another course with other values at some positions")
-            before = self.tape.prediction.value
+            before = prediction_of(self.tape)
             change = match.seen.read(change_of(before, after)).amax(-1)
             kept = torch.ones(rows, dtype=torch.bool)
             kept[list(plan)] = False
@@ -213,6 +222,8 @@ class Exchanges:
 
     def is_summarized(self, match: Match) -> bool:
         """Whether later positions reach the prediction only through one vector per sample, as in an autoencoder."""
+        if steps_of(self.tape):  # a loop over time sees what lies ahead only by an encoder
+            return True
         rows, length = match.seen.target.shape[0], match.stream.length
         cut = length // 2
         changed = exchanged(self.batch, match.stream, dict.fromkeys(range(rows), slice(cut, length)))
@@ -228,5 +239,5 @@ class Exchanges:
     def _predicted(self, batch: Batch, seed: int) -> torch.Tensor | None:
         self.runs += 1
         again = record(self.sandbox, batch, step=self.tape.is_step, seed=seed, hold_modes=True)
-        value, own = again.prediction, self.tape.prediction
-        return value.value if value.shape == own.shape and value.made_by == own.made_by else None
+        value, own = prediction_of(again), prediction_of(self.tape)
+        return value if value.shape == own.shape and again.prediction.made_by == self.tape.prediction.made_by else None

@@ -14,11 +14,12 @@ from nbdebug.experiments.tape.taint import Taint
 
 __all__ = ["Attention", "attentions"]
 
-BLOCKED = -1e4  # scores below are masked: -inf, the least number of a dtype, -1e9
+BLOCKED = -5e3  # scores below are masked: -inf, the least number of a dtype, -1e9, -1e4 and a score
 FUSED = ("scaled_dot_product_attention", "multi_head_attention_forward")
 ELEMENTWISE = (
     *KEEPS_VALUES, "add", "add_", "radd", "sub", "sub_", "where", "clamp", "tanh", "__setitem__", "as_strided",
-    "mul", "mul_", "rmul", "div", "div_", "masked_scatter", "transpose", "permute", "view", "reshape",
+    "mul", "mul_", "rmul", "div", "div_", "masked_scatter", "transpose", "permute", "view", "reshape", "squeeze",
+    "unsqueeze", "__getitem__", "flatten",
 )  # fmt: skip
 SCALES = ("mul", "mul_", "rmul", "div", "div_")
 NORMALIZES = ("normalize", "layer_norm", "rms_norm", "group_norm", "cosine_similarity", "norm", "linalg_norm", "rsqrt")

@@ -28,6 +28,13 @@ def moved_axis(recording: Recording, op: Op, number: int, axis: int) -> tuple[in
     if op.name in ("transpose", "swapaxes", "swapdims", "permute", "mT", "T"):
         order = _order(op, len(before))
         return (made, order.index(axis)) if order is not None else None
+    if op.name == "__getitem__":
+        index = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
+        is_full = all(part is None or part == slice(None) for part in index if not isinstance(part, Use))
+        if not is_full or any(isinstance(part, Use) for part in index):
+            return None
+        before_it = [i for i, part in enumerate(index) if part is not None][: axis + 1]
+        return made, before_it[axis] if axis < len(before_it) else axis + sum(part is None for part in index)
     if op.name in ("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze"):
         ahead = prod(before[:axis])
         places = [i for i, size in enumerate(after) if size == before[axis] and prod(after[:i]) == ahead]

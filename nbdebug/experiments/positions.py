@@ -1,28 +1,20 @@
-"""Sequences: which entries of a batch hold one thing per position, and what the loss compares at each position."""
+"""Sequences: which entries of a batch hold one thing per position, and which of them the targets equal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
-from nbdebug.experiments.tape import Tape, TapeUnreadable
-from nbdebug.experiments.tape.ops import Use
+from nbdebug.experiments.compared_positions import SHORTEST, Compared, compared
+from nbdebug.experiments.tape import Tape
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import leaves, map_leaves, name_of
 
-__all__ = ["Compared", "Match", "Stream", "compared", "exchanged", "first_position", "matches", "streams"]
+__all__ = ["Match", "Stream", "exchanged", "matches", "streams"]
 
-Read = Callable[[torch.Tensor], torch.Tensor]
 
-SHORTEST = 4  # positions, below which an offset means nothing
-CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss", "cross_entropy_loss", "nll_loss_nd")
-LOOKUPS = ("gather", "take_along_dim")
 KINDS = 3  # different values that a sequence needs, for an equality to mean something
-RESHAPES = ("view", "reshape", "flatten", "contiguous", "float", "to", "transpose", "permute", "clone", "double")
-FOLLOWED = 12  # ops from a prediction back to where positions are cut off
 FARTHEST = 8  # offsets of a target of the same length that are tried, in both directions
 
 
@@ -53,22 +45,14 @@ class Stream:
         return self.raw.is_floating_point()
 
     @property
+    def is_tokens(self) -> bool:
+        """Whether each position holds the number of a class, as an id or as a one-hot vector."""
+        return not self.is_real or self.content.shape != self.steps.shape
+
+    @property
     def length(self) -> int:
         """The number of positions."""
         return int(self.raw.shape[self.time_dim])
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What the loss compares at each position, and how a prediction of another run is read in the same way.
-
-    All have the shape (samples, positions, features), but `counted`, which says where the loss has a gradient.
-    """
-
-    prediction: torch.Tensor
-    target: torch.Tensor
-    counted: torch.Tensor
-    read: Read
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,7 @@ def streams(batch: Batch, size: int, axis: int = 0) -> list[Stream]:
         if not leaf.is_floating_point() and leaf.dim() == 3:
             continue
         found += [Stream(name_of(path), leaf, axis, dim) for dim in range(leaf.dim()) if dim != axis]
-    return [stream for stream in found if stream.length >= SHORTEST and _varies(stream.raw)]
+    return [stream for stream in found if stream.length >= SHORTEST and _varies(stream.content)]
 
 
 def _varies(values: torch.Tensor) -> bool:
@@ -103,65 +87,6 @@ def _varies(values: torch.Tensor) -> bool:
 def _steps(raw: torch.Tensor, sample_dim: int, time_dim: int) -> torch.Tensor:
     moved = raw.movedim((sample_dim, time_dim), (0, 1))
     return moved.reshape(*moved.shape[:2], -1)
-
-
-def compared(tape: Tape, size: int) -> Iterator[Compared]:
-    """Yield the ways to read what the loss compares as positions of so many samples."""
-    if tape.target is None:
-        return
-    predicted, target = tape.prediction.value, tape.target.value
-    for apart, together in _forms(tape, predicted, target):
-        features, wanted = apart(predicted), together(target)
-        if features.shape[:-1] != wanted.shape[:-1]:
-            continue
-        counted = apart(_gradient(tape, predicted)).ne(0).any(-1, keepdim=True)
-        for read in _reads(tuple(features.shape[:-1]), size):
-            yield Compared(read(features), read(wanted), read(counted)[..., 0], _after(read, apart))
-
-
-def _after(read: Read, apart: Read) -> Read:
-    return lambda tensor: read(apart(tensor))
-
-
-def _gradient(tape: Tape, predicted: torch.Tensor) -> torch.Tensor:
-    try:
-        return tape.gradient()
-    except (TapeUnreadable, RuntimeError):
-        return torch.ones_like(predicted)
-
-
-def _forms(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Iterator[tuple[Read, Read]]:
-    """Yield how the prediction and the target get their features last: classes, channels, or single numbers."""
-    if not target.is_floating_point():
-        if tape.loss_name in (*CLASSES, *LOOKUPS) and predicted.dim() > 1:
-            looked_up = tape.loss_name in LOOKUPS and target.dim() == predicted.dim()
-            dim = -1 if tape.loss_name in LOOKUPS else 1
-            yield (lambda t: t.movedim(dim, -1)), ((lambda t: t) if looked_up else lambda t: t.unsqueeze(-1))
-        elif tape.loss_name == "__getitem__" and predicted.dim() == target.dim() + 1:
-            yield (lambda t: t), (lambda t: t.unsqueeze(-1))
-        return
-    if predicted.numel() != target.numel() or predicted.dim() > 3:
-        return
-    shape = predicted.shape
-    if len(shape) > 1:
-        yield (lambda t: t), (lambda t: t.reshape(shape))
-    if len(shape) == 3:
-        yield (lambda t: t.transpose(1, 2)), (lambda t: t.reshape(shape).transpose(1, 2))
-    if len(shape) < 3:
-        yield (lambda t: t.unsqueeze(-1)), (lambda t: t.reshape(shape).unsqueeze(-1))
-
-
-def _reads(units: tuple[int, ...], size: int) -> Iterator[Read]:
-    """Yield the ways to read units as (samples, positions, features): as they are, or flattened together."""
-    if len(units) == 2:
-        if units[0] == size:
-            yield lambda t: t
-        if units[1] == size:
-            yield lambda t: t.transpose(0, 1)
-    elif len(units) == 1 and units[0] % size == 0:
-        yield lambda t: t.reshape(size, -1, t.shape[-1])
-        if units[0] > size > 1:
-            yield lambda t: t.reshape(-1, size, t.shape[-1]).transpose(0, 1)
 
 
 def matches(batch: Batch, tape: Tape, size: int, *, least: float, most: float) -> list[Match]:
@@ -210,39 +135,6 @@ def _share(content: torch.Tensor, target: torch.Tensor, counted: torch.Tensor, o
     return float(same[kept].double().mean())
 
 
-POINTWISE = ("linear", "layer_norm", "dropout", "gelu", "relu", "tanh", *RESHAPES)
-
-
-def first_position(tape: Tape, number: int) -> int:
-    """Return how many positions a program cuts off the beginning of its outputs before it compares them."""
-    for _ in range(FOLLOWED):
-        op = tape.recording.producer(number)
-        if op is None or not op.inputs:
-            return 0
-        data = [n for n in op.inputs if tape.recording.values[n].requires_grad and tape.recording.values[n].sources]
-        if not data:
-            return 0
-        number, shape = data[0], tape.recording.values[data[0]].shape
-        if op.name == "__getitem__":
-            return _start(op.args[1], shape)
-        if op.name == "narrow":
-            return int(op.args[2]) if len(op.args) > 2 else 0
-        if op.name not in POINTWISE:
-            return 0
-    return 0
-
-
-def _start(index: Any, shape: tuple[int, ...]) -> int:
-    """Return where the first slice begins that does not begin at 0."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if Ellipsis in [part for part in parts if not isinstance(part, Use)]:
-        return 0
-    for part, size in zip(parts, shape, strict=False):
-        if isinstance(part, slice) and isinstance(part.start, int) and part.start:
-            return part.start % size
-    return 0
-
-
 def exchanged(batch: Batch, stream: Stream, places: dict[int, slice]) -> Batch:
     """Return a batch in which some positions of some samples hold what another sample has there.
 
@@ -258,7 +150,7 @@ def exchanged(batch: Batch, stream: Stream, places: dict[int, slice]) -> Batch:
 def _others(stream: Stream) -> torch.Tensor:
     """Return other values for every place: those of another sample, unless they are the same or fill a sequence up."""
     own, other = stream.raw, stream.raw.roll(1, stream.sample_dim)
-    if stream.content.shape != stream.steps.shape:  # one-hot vectors
+    if stream.is_real and stream.is_tokens:  # one-hot vectors
         features = ({0, 1, 2} - {stream.sample_dim, stream.time_dim}).pop()
         same = (own == other).all(features, keepdim=True)
         return torch.where(same, own.roll(1, features), other)

@@ -123,8 +123,9 @@ class Tape:
 
     def _needed(self) -> set[int]:
         wanted = {self.prediction.number, *self.main.heads, *(term.number for term in self.terms), self.main.root}
-        if self.main.comparison is not None:
-            wanted.add(self.main.comparison.target)
+        for term in self.terms:  # a loop over time steps has one for each of them
+            if term.comparison is not None:
+                wanted.update((term.comparison.prediction, term.comparison.target))
         for op in tail_of(self.recording, {*self.main.heads, self.prediction.number}, self.main.root):
             wanted.update(op.inputs)
         return wanted
