@@ -35,7 +35,6 @@ STILL_MISSED = (
     "lists_sorted_without_answers",
     "noise_drawn_twice",
     "optimizer_of_the_older_copy",  # found, at the model instead of its part
-    "other_words_hidden",
     "rate_taken_for_its_logarithm",
     "reward_of_the_best_action",
     "strangers_drawn_near",

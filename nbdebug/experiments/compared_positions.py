@@ -29,13 +29,19 @@ POINTWISE = ("linear", "layer_norm", "dropout", "gelu", "relu", "tanh", *RESHAPE
 class Compared:
     """What the loss compares at each position, and how a prediction of another run is read in the same way.
 
-    All have the shape (samples, positions, features), but `counted`, which says where the loss has a gradient.
+    All have the shape (samples, positions, features), but `pull`, which is the size of the loss's gradient at each
+    position; where that is not known, it is 1 everywhere.
     """
 
     prediction: torch.Tensor
     target: torch.Tensor
-    counted: torch.Tensor
+    pull: torch.Tensor
     read: Read
+
+    @property
+    def counted(self) -> torch.Tensor:
+        """Where the loss has a gradient."""
+        return self.pull != 0
 
 
 def steps_of(tape: Tape) -> list[Term]:
@@ -79,9 +85,9 @@ def compared(tape: Tape, size: int) -> Iterator[Compared]:
         features, wanted = apart(predicted), together(target)
         if features.shape[:-1] != wanted.shape[:-1]:
             continue
-        counted = apart(_gradient(tape, predicted)).ne(0).any(-1, keepdim=True)
+        pull = apart(_gradient(tape, predicted)).abs().sum(-1, keepdim=True)
         for read in _reads(tuple(features.shape[:-1]), size):
-            yield Compared(read(features), read(wanted), read(counted)[..., 0], _after(read, apart))
+            yield Compared(read(features), read(wanted), read(pull)[..., 0], _after(read, apart))
 
 
 def _after(read: Read, apart: Read) -> Read:

@@ -148,3 +148,30 @@ def test_noise_in_eval_mode_is_not_taken_for_the_effect_of_padding(masked: bool,
     torch.manual_seed(0)
     found = alarms(setup(Random(masked, dropout), tokens, topics))
     assert bool(found) is not masked, found
+
+
+def own_shift(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+    """Compute the loss of a language model from one entry of the batch."""
+    ids = batch["ids"]
+    return nn.functional.cross_entropy(model(ids)[..., :-1], ids[:, 1:], ignore_index=batch.get("ignored", -100))
+
+
+def own_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    optimizer.zero_grad()
+    loss = own_shift(model, batch, loss_fn)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+@pytest.mark.parametrize("ignored", [0, -100], ids=["ignored", "counted"])
+@pytest.mark.parametrize("how", ["compute_loss", "train_step"])
+def test_padding_in_the_loss_of_any_program(how: str, ignored: int) -> None:
+    torch.manual_seed(0)
+    model = NextToken()
+    parts: Any = {"compute_loss": own_shift} if how == "compute_loss" else {"train_step": own_step}
+    optimizer = torch.optim.Adam(model.parameters())
+    batch = {"ids": padded_chains()[:32], "ignored": ignored}
+    found = alarms({"model": model, "loader": [batch], "optimizer": optimizer, **parts})
+    assert bool(found) is (ignored != 0), found
+    assert all("of the loss gradient comes from padding" in says for says in found)

@@ -117,7 +117,7 @@ def masked_twice(samples: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tenso
     )
 
 
-@unseen("target-leaks-into-inputs", "causal-leak")
+@unseen("visible-tokens-predicted", "target-leaks-into-inputs", "causal-leak")
 def other_words_hidden() -> dict[str, Any]:
     """Three of four words that are asked for can be read off."""
     return collated(hidden_words_told(), masked_twice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.passes.visible_tokens_predicted import MaskedTokens
 from nbdebug.evidence.attention_scores import AttentionFacts, AttentionScores
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
 from tests.verdicts.table import Table, minimal
@@ -73,3 +74,16 @@ table.row("not scaled, and small", "silent", attention(spread=0.5, effective=0.9
 table.row("not scaled", "suspect", attention(spread=5.0, effective=0.1))
 table.pair("spread", lambda size: attention(spread=size, effective=0.3), {2.1: "suspect", 1.9: "silent"})
 table.pair("effective", lambda share: attention(spread=3.0, effective=share), {0.49: "suspect", 0.51: "silent"})
+
+
+def masked(visible: float, uncounted: float) -> MaskedTokens:
+    """Return a quarter of masked tokens, and what the loss counts."""
+    return minimal(MaskedTokens, token=4, share=0.25, visible=visible, uncounted=uncounted)
+
+
+table = Table("visible-tokens-predicted")
+table.row("masked tokens count", "silent", masked(0.0, 0.0))
+table.row("all tokens count", "silent", masked(0.75, 0.0))
+table.row("visible tokens count", "suspect", masked(1.0, 1.0))
+table.pair("visible", lambda share: masked(share, 0.75), {0.51: "suspect", 0.49: "silent"})
+table.pair("uncounted", lambda share: masked(0.75, share), {0.21: "suspect", 0.19: "silent"})

@@ -15,9 +15,11 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.compared_positions import compared
 from nbdebug.experiments.kept_state import from_one_state
 from nbdebug.experiments.loss_of_outputs import open_box
 from nbdebug.experiments.padding import Padded, padded_inputs
+from nbdebug.experiments.tape import record
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
@@ -55,9 +57,10 @@ RUNS = 16  # of a model that is random in eval mode, averaged
 
 
 @probe
-def padding(sandbox: Sandbox, trial: TrialRun) -> PaddingTrial:
+def padding(sandbox: Sandbox, trial: TrialRun | None) -> PaddingTrial:
     """Remove the padding of each sequence and compare the predictions."""
-    require_run(trial)
+    if trial is not None:
+        require_run(trial)
     batches = sandbox.batches(BATCHES)
     seen = [found for batch in batches for found in padded_inputs(batch)]
     if not seen or not list(padded_inputs(batches[0])):
@@ -68,6 +71,8 @@ def padding(sandbox: Sandbox, trial: TrialRun) -> PaddingTrial:
     count = sum(len(found.lengths) for found in same)
     influence = _influence(sandbox, batches[0], here)
     in_loss = _in_loss(sandbox, batches[0], here)
+    if in_loss is None:
+        in_loss = _on_tape(sandbox, batches[0], here)
     return PaddingTrial(
         here.name,
         here.value,
@@ -175,6 +180,23 @@ def _in_loss(sandbox: Sandbox, batch: Batch, padded: Padded) -> float | None:
     filled = places >= lengths if padded.at_end else places < padded.longest - lengths
     total = float(pull.sum())
     return float(pull[filled].sum()) / total if total > 0 else None
+
+
+def _on_tape(sandbox: Sandbox, batch: Batch, padded: Padded) -> float | None:
+    """Return the same where the program alone knows what is compared, shifted by one step or not."""
+    tape = None
+    with sandbox.mode(training=False), user_code(passing=()):
+        tape = record(sandbox, batch, hold_modes=True)
+    if tape is None:
+        return None
+    for seen in compared(tape, batch.size):
+        length = seen.target.shape[1]
+        filled = ~padded.is_data[:, padded.longest - length :] if padded.longest - length in (0, 1) else None
+        if filled is None or len(seen.target[filled].unique()) != 1:
+            continue  # where the input is filled up, the target has one value as well
+        pull = seen.pull.sum()
+        return float(seen.pull[filled].sum() / pull) if float(pull) > 0 else None
+    return None
 
 
 MASK = Remedy("Mask the padding positions.", "mask = tokens != 0  # attention, pooling, pack_padded_sequence")

@@ -137,7 +137,13 @@ TREE: tuple[Stage, ...] = (
                 "Sequence positions",
                 "Does each prediction see the positions that it may see, and no other?",
                 "A target that is visible is copied, and attention that hides the words has nothing to attend to.",
-                ("causal-leak", "unshifted-targets", "inverted-attention-mask", "attention-over-wrong-dim"),
+                (
+                    "causal-leak",
+                    "unshifted-targets",
+                    "visible-tokens-predicted",
+                    "inverted-attention-mask",
+                    "attention-over-wrong-dim",
+                ),
             ),
             Step(
                 "modes",
