@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.passes.cached_decoding_differs import CachedDecoding
 from nbdebug.checks.passes.visible_tokens_predicted import MaskedTokens
 from nbdebug.evidence.attention_scores import AttentionFacts, AttentionScores
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
@@ -87,3 +88,15 @@ table.row("all tokens count", "silent", masked(0.75, 0.0))
 table.row("visible tokens count", "suspect", masked(1.0, 1.0))
 table.pair("visible", lambda share: masked(share, 0.75), {0.51: "suspect", 0.49: "silent"})
 table.pair("uncounted", lambda share: masked(0.75, share), {0.21: "suspect", 0.19: "silent"})
+
+
+def decoded(change: float, noise: float = 0.0) -> CachedDecoding:
+    """Return outputs with a cache that differ this much."""
+    return minimal(CachedDecoding, change=change, noise=noise, positions=16)
+
+
+table = Table("cached-decoding-differs")
+table.row("the same", "silent", decoded(1e-6))
+table.row("token by token", "bug", minimal(CachedDecoding, by_token=0.5))
+table.pair("change", decoded, {1.1e-2: "bug", 0.9e-2: "silent"})
+table.pair("noises", lambda times: decoded(0.02 * times, 0.02), {11.0: "bug", 9.0: "silent"})

@@ -143,6 +143,7 @@ TREE: tuple[Stage, ...] = (
                     "visible-tokens-predicted",
                     "inverted-attention-mask",
                     "attention-over-wrong-dim",
+                    "cached-decoding-differs",
                 ),
             ),
             Step(
