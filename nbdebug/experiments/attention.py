@@ -21,6 +21,7 @@ ELEMENTWISE = (
     "mul", "mul_", "rmul", "div", "div_", "masked_scatter", "transpose", "permute", "view", "reshape", "squeeze",
     "unsqueeze", "__getitem__", "flatten",
 )  # fmt: skip
+RESHAPES = ("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "contiguous", "flatten", "expand", "mT")
 SCALES = ("mul", "mul_", "rmul", "div", "div_")
 NORMALIZES = ("normalize", "layer_norm", "rms_norm", "group_norm", "cosine_similarity", "norm", "linalg_norm", "rsqrt")
 FARTHEST = 25  # ops between the projections and the product: heads, rotations, norms
@@ -83,11 +84,12 @@ def _by_softmax(recording: Recording, op: Op, users: dict[int, list[Op]]) -> Att
     if path is None or len(shape) < 2:
         return None
     axis %= len(shape)
-    answers = list(_products(recording, op.outputs[0], axis, users))
+    product, answers = path[-1], list(_products(recording, op.outputs[0], axis, users))
     if not answers:
         return None
-    known = [answer for answer in answers if answer is not None]
-    product = path[-1]
+    known = [found for _, found in answers if found is not None]
+    if any(_is_routed(recording, value, users, product) for value, _ in answers):
+        known = []  # what competes for whom is meant: capsules, slots
     scores = recording.values[given.number].tensor
     return Attention(
         op.module, "softmax", shape, axis, any(known) if known else None, contracted(recording, product),
@@ -114,17 +116,40 @@ def _back_to_product(recording: Recording, number: int) -> list[Op] | None:
     return None
 
 
-def _products(recording: Recording, number: int, axis: int, users: dict[int, list[Op]]) -> Iterator[bool | None]:
-    """Yield for each product with data that the weights go into whether it sums over the axis of the softmax."""
+def _products(
+    recording: Recording, number: int, axis: int, users: dict[int, list[Op]]
+) -> Iterator[tuple[int, bool | None]]:
+    """Yield the values that the weights are multiplied with, and whether the product sums over the softmax's axis."""
     stack = [(number, axis)]
     while stack:
         here, at = stack.pop()
         for op in users.get(here, []):
             if op.name in PRODUCTS:
-                if any(n != here and recording.values[n].taint & Taint.BATCH for n in op.inputs):
-                    yield is_contracted(recording, op, here, at)
+                others = [n for n in op.inputs if n != here and recording.values[n].taint & Taint.BATCH]
+                yield from ((n, is_contracted(recording, op, here, at)) for n in others[:1])
             elif (moved := moved_axis(recording, op, here, at)) is not None:
                 stack.append(moved)
+
+
+def _is_routed(recording: Recording, value: int, users: dict[int, list[Op]], scores: Op) -> bool:
+    """Whether the same values are weighted again and again, as where they are routed to what agrees with them."""
+    stack, products = [_origin(recording, value)], set[int]()
+    while stack:
+        number = stack.pop()
+        for op in users.get(number, []):
+            if op.name in PRODUCTS and op is not scores:
+                products.add(op.index)
+            elif op.name in RESHAPES:
+                stack += op.outputs
+    return len(products) > 1
+
+
+def _origin(recording: Recording, number: int) -> int:
+    op = recording.producer(number)
+    while op is not None and op.name in RESHAPES:
+        number = op.inputs[0]
+        op = recording.producer(number)
+    return number
 
 
 def _is_scaled(recording: Recording, path: list[Op]) -> bool:

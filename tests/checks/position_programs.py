@@ -332,7 +332,7 @@ UNSHIFTED: dict[str, Callable[[], Program]] = {
     "decoder-told-the-answer": lambda: repeated(unshifted=True),
     "llama-shifts-again": pre_shifted,
     "answer-in-the-window": lambda: forecast(26, 25, 1),
-    "horizon-in-the-window": lambda: forecast(26, 20, 4),
+    "horizon-in-the-window": lambda: forecast(26, 22, 4),
 }
 LOOKS_AHEAD: dict[str, Callable[[], Program]] = {
     "mask-without-its-diagonal": lambda: program(OwnAttention(diagonal=2), X, Y, loss_fn=pair_loss),
@@ -404,6 +404,9 @@ SOUND: dict[str, Callable[[], Program]] = {
         digit_rows()[0][:48],
         digit_rows()[0][:48],
         loss_fn=nn.MSELoss(),
+    ),
+    "first-value-recalled": lambda: program(
+        Forecaster(1), waves(48)[:, :26, None], waves(48)[:, :1], loss_fn=nn.MSELoss()
     ),
     "forecast": lambda: forecast(26, 26, 4),
     "forecast-that-overlaps": lambda: forecast(26, 24, 6),

@@ -124,7 +124,23 @@ class Assigned(nn.Module):
         return self.head((self.clusters(x).softmax(-1).transpose(1, 2) @ x).flatten(1))
 
 
-@pytest.mark.parametrize("kind", [Slots, BothWays, Linearized, Assigned])
+class Capsules(nn.Module):
+    """Parts are routed to the wholes that agree with them: each part is shared out among wholes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.votes, self.head = nn.Linear(8, 4 * 6), nn.Linear(24, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        votes = self.votes(x).unflatten(-1, (4, 6))
+        scores = votes.new_zeros(votes.shape[:3])
+        for _ in range(3):
+            wholes = torch.einsum("bij,bijd->bjd", scores.softmax(2), votes).tanh()
+            scores = scores + torch.einsum("bijd,bjd->bij", votes, wholes)
+        return self.head(wholes.flatten(1))
+
+
+@pytest.mark.parametrize("kind", [Capsules, Slots, BothWays, Linearized, Assigned])
 def test_other_softmaxes_are_no_attention_or_right(kind: Any) -> None:
     assert not findings(digits(kind()))
 

@@ -47,6 +47,7 @@ table.row("two ahead, and one ahead in another term", "silent", seen(tokens(2, p
 table.row("a series two ahead", "silent", seen(tokens(2, predicted=11, is_tokens=False)))
 table.row("the end of the window", "suspect", seen(tokens(11, 0.5, predicted=1, is_tokens=False)))
 table.row("behind the window", "silent", seen(tokens(11, predicted=1, is_tokens=False)))
+table.row("the beginning to recall", "silent", seen(tokens(0, 0.5, predicted=1, is_tokens=False)))
 table.row("half of it in the window", "silent", seen(tokens(10, 0.5, predicted=4, is_tokens=False, covered=0.5)))
 table.row("a token to recall", "silent", seen(tokens(0, 0.5, 0.5, predicted=1)))
 table.pair("influence", lambda size: seen(tokens(0, size)), {1.1e-3: "suspect", 0.9e-3: "silent"})

@@ -77,6 +77,6 @@ def _judged(stream: StreamInfluence, seen: PositionInfluence, influence: float) 
 
 
 def _is_in_window(stream: StreamInfluence) -> bool:
-    """Whether a few real numbers are to be predicted, which all stand at the same place of a longer series."""
-    is_few = not stream.is_tokens and not stream.is_next_step and stream.offset >= 0
-    return is_few and stream.covered == 1 and stream.runner_up < 0.5
+    """Whether a few real numbers are to be predicted which are the last of the series; others may be to be recalled."""
+    is_last = stream.offset + stream.predicted == stream.positions
+    return is_last and not stream.is_tokens and not stream.is_next_step and stream.runner_up < 0.5
