@@ -174,6 +174,6 @@ def _start(index: Any, shape: tuple[int, ...]) -> int:
     if Ellipsis in [part for part in parts if not isinstance(part, Use)]:
         return 0
     for part, size in zip(parts, shape, strict=False):
-        if isinstance(part, slice) and isinstance(part.start, int) and part.start:
+        if isinstance(part, slice) and isinstance(part.start, int) and part.start and part.step in (None, 1):
             return part.start % size
     return 0
