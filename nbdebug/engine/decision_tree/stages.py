@@ -123,7 +123,7 @@ TREE: tuple[Stage, ...] = (
                 "Input dependence",
                 "Does the output use every input?",
                 "An input without effect on the output cannot improve the prediction.",
-                ("outputs-identical", "inputs-ignored"),
+                ("outputs-identical", "inputs-ignored", "reshape-mixes-axes"),
             ),
             Step(
                 "independence",
