@@ -81,7 +81,7 @@ TREE: tuple[Stage, ...] = (
                 "Label alignment",
                 "Do the inputs predict the labels, without leaking them?",
                 "Shuffled, noisy or leaked labels make the training loss meaningless.",
-                ("target-leaks-into-inputs", "labels-unrelated-to-inputs", "noisy-labels"),
+                ("target-leaks-into-inputs", "labels-unrelated-to-inputs", "dense-targets-misaligned", "noisy-labels"),
             ),
             Step(
                 "splits",
