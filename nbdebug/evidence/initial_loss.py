@@ -74,7 +74,7 @@ STEPS, ROUND = 40, 4
 def initial_loss(sandbox: Sandbox, response: LossResponse) -> InitialLoss:
     """Compare the initial loss with chance level, also after re-initialization."""
     sandbox.ready_to_train()
-    box = open_box(sandbox, sandbox.batch())
+    box = open_box(sandbox, sandbox.batch(), inside=True)
     known = {head.name: head for head in response.heads}
     guesses: list[tuple[Path, FirstGuess]] = []
     for path, output in box.heads.items():

@@ -130,7 +130,7 @@ def loss_response(sandbox: Sandbox, trial: TrialRun, control: Control) -> LossRe
 def _asked(sandbox: Sandbox, control: Control) -> LossResponse:
     sandbox.ready_to_train()
     batches = sandbox.batches(BATCHES)
-    box = open_box(sandbox, batches[0], alone=True)
+    box = open_box(sandbox, batches[0], alone=True, inside=True)
     few = [_few(box, batch) for batch in batches]
     if not box.heads:
         raise NotApplicable("the model returns no real-valued tensor")
@@ -163,12 +163,13 @@ def _head(
 ) -> HeadResponse:
     output = box.heads[path]
     name, target = paired_target(box, path, family)
-    is_likely = target is None or box.taped is None or is_likelihood(family, target)
-    compared = target is not None and is_likely and is_wanted(family, target)
-    dim = family.dim if compared or target is None else class_dim(output, target)
     reach = reach_of(sandbox.model, few, lambda batch: _tensor_at(box, path, batch))
     if box.taped is not None and (target is None or _pairs_samples(output, batches[0])):
         reach = replace(reach, low=-math.inf, high=math.inf)  # what compares samples has other bounds for other samples
+    is_likely = target is None or box.taped is None or is_likelihood(family, target)
+    is_likely = is_likely and not _is_own_function(box, family, reach)
+    compared = target is not None and is_likely and is_wanted(family, target)
+    dim = family.dim if compared or target is None else class_dim(output, target)
     floors = floors_of(box, path, family, reach, target, dim)
     twice = squashes_twice(box, path, target, dim) if family.name in ("differences", "other") else ""
     low, high = floors.wanted if floors.wanted is not None else (None, None)
@@ -202,6 +203,14 @@ def _place(sandbox: Sandbox, box: LossBox, reach: Reach) -> dict[str, Any]:
 
 def _targets(box: LossBox, batches: list[Batch]) -> list[torch.Tensor] | None:
     return box.taped.targets(batches) if box.taped is not None else None
+
+
+def _is_own_function(box: LossBox, family: Family, reach: Reach) -> bool:
+    """Whether the loss picks values of some function of its own, as a focal loss does, and not those of the model."""
+    if box.taped is None or family.name != "linear" or reach.scale != "values" or 0 <= reach.low <= reach.high <= 1:
+        return False
+    tape = box.taped.tape
+    return tape.loss_name != "nll_loss" and box.taped.numbers[0] not in tape.main.heads
 
 
 def _pairs_samples(output: torch.Tensor, batch: Batch) -> bool:

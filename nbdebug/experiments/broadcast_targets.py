@@ -76,10 +76,10 @@ def _grows(recording: Recording, op: Any) -> bool:
 
 def _spill(tape: Tape, target: torch.Tensor) -> float:
     """Return the share of the change of the gradient, when one target changes, that falls on other outputs."""
-    changed = target.clone()
-    flat = changed.view(-1)
-    flat[0] = flat.max() if flat[0] != flat.max() else flat.min()
-    change = (_gradient(tape, changed) - _gradient(tape, target)).abs().reshape(-1)
+    low, high = target.clone(), target.clone()
+    room = 5 * (target.max() - target.min()) if target.is_floating_point() else 0
+    low.view(-1)[0], high.view(-1)[0] = target.min() - room, target.max() + room
+    change = (_gradient(tape, high) - _gradient(tape, low)).abs().reshape(-1)
     if not float(change.sum()) > 0:
         raise TapeUnreadable("the gradient does not depend on the target")
     return 1 - float(change[0] / change.sum())

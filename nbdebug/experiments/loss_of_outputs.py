@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from nbdebug.setup.nested import Path, leaves, map_leaves, name_of, replace_at
 from nbdebug.setup.sample_dataset import seed_torch
 from nbdebug.setup.user_code import user_code
 
-__all__ = ["LossBox", "head_name", "open_box", "plain_box"]
+__all__ = ["LossBox", "box_at_head", "head_name", "open_box", "plain_box"]
 
 MOST_HEADS = 6
 
@@ -98,19 +98,31 @@ def head_name(path: Path) -> str:
     return name_of(path).removeprefix("batch") if path else ""
 
 
-def open_box(sandbox: Sandbox, batch: Batch, *, alone: bool = False) -> LossBox:
+def open_box(sandbox: Sandbox, batch: Batch, *, alone: bool = False, inside: bool = False) -> LossBox:
     """Find out how the loss is computed here, and make it a function of the model's answer.
 
     A plain `loss_fn` is called. In a program of another shape, the tape of one run says where the loss reads the model;
     what cannot be taped, as TorchScript or a loss that raises, is asked by exchanging what modules return. With
-    `alone`, other terms of a taped loss are left out.
+    `alone`, other terms of a taped loss are left out; with `inside`, a plain loss that first makes something else of
+    the outputs is asked about that.
     """
-    taped = None if _is_plain(sandbox, batch) else taped_loss(sandbox, batch, alone=alone)
-    return _taped_box(sandbox, batch, taped) if taped is not None else _untaped_box(sandbox, batch)
+    is_plain = _is_plain(sandbox, batch)
+    taped = taped_loss(sandbox, batch, alone=alone) if inside or not is_plain else None
+    if taped is None or (is_plain and not taped.is_made_in_loss):
+        return _untaped_box(sandbox, batch)
+    return _taped_box(sandbox, batch, taped)
+
+
+def box_at_head(sandbox: Sandbox, box: LossBox) -> LossBox:
+    """Return the box of a taped loss at the output of the last layer instead of at the prediction."""
+    if box.taped is None or len(box.taped.tape.main.heads) != 1:
+        return box
+    return _taped_box(sandbox, box.batch, replace(box.taped, numbers=box.taped.tape.main.heads))
 
 
 def _taped_box(sandbox: Sandbox, batch: Batch, taped: TapedLoss) -> LossBox:
-    place = "train_step" if taped.tape.is_step else "compute_loss" if sandbox.compute_loss is not None else "model"
+    place = "loss_fn" if sandbox.loss_fn is not None else "model"
+    place = "train_step" if taped.tape.is_step else "compute_loss" if sandbox.compute_loss is not None else place
     is_sole = len(taped.numbers) == 1
     return LossBox(place, taped.output, batch, taped.evaluate, taped.answer, is_sole=is_sole, taped=taped)
 

@@ -19,6 +19,12 @@ from nbdebug.setup import Batch
 __all__ = ["TapedLoss", "taped_loss"]
 
 
+_SAME_VALUES = (
+    "view", "reshape", "view_as", "reshape_as", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "movedim",
+    "contiguous", "to", "float", "double", "type", "clone", "T", "mT", "t",
+)  # fmt: skip
+
+
 @dataclass
 class TapedLoss:
     """A recorded loss, asked by replays of the ops behind its prediction.
@@ -44,6 +50,12 @@ class TapedLoss:
     def target(self) -> tuple[str, torch.Tensor] | None:
         """The target as the loss receives it, and the entry of the batch it is made of; None unless it is data."""
         return _target(self.tape)
+
+    @property
+    def is_made_in_loss(self) -> bool:
+        """Whether no module of the model makes the prediction, and other values than those that one returns."""
+        made = [self.tape.tensor(number) for number in self.numbers]
+        return len(made) == 1 and made[0].op >= 0 and not made[0].module and made[0].made_by not in _SAME_VALUES
 
     def evaluate(self, answer: Any, on: Batch) -> torch.Tensor:
         """Return the loss with other values; on another batch, by running the program again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.data.dense_targets_misaligned import DenseAlignment, MovedFit
 from nbdebug.checks.data.split_leakage import SplitPair, Splits
 from nbdebug.checks.data.split_shift import Shift, Shifts
 from nbdebug.evidence.first_pass import FirstPass
@@ -72,3 +73,18 @@ table.pair("target_shift", lambda times: shift(target=(1.5 * times, 1.0)), {2.1:
 table.pair("columns", lambda count: moved(count, columns=200), {20: "suspect", 19: "silent"})
 table.pair("wide", lambda columns: moved(1, columns=columns), {100: "suspect", 101: "silent"})
 table.pair("random_columns", lambda count: moved(count, columns=100, random=True), {50: "suspect", 49: "silent"})
+
+
+def misaligned(z: float = 10.0, gain: float = 0.3, wins: float = 0.0, fit: float = 0.1) -> DenseAlignment:
+    """Return masks that fit their images so much better after a flip."""
+    flip = MovedFit("flipped left to right", fit + gain, gain, z, wins)
+    return DenseAlignment("batch[1]", 48, fit, 5.0, (flip,))
+
+
+table = Table("dense-targets-misaligned")
+table.row("aligned", "silent", misaligned(z=-10.0, gain=-0.3, fit=0.5))
+table.row("flipped", "suspect", misaligned())
+table.row("half of the images flipped", "suspect", misaligned(z=0.0, gain=0.0, wins=0.5))
+table.pair("sigmas", lambda z: misaligned(z=z), {4.4: "suspect", 3.6: "silent"})
+table.pair("gain", lambda gain: misaligned(gain=gain), {0.055: "suspect", 0.045: "silent"})
+table.pair("wins", lambda wins: misaligned(z=0.0, gain=0.0, wins=wins), {0.22: "suspect", 0.18: "silent"})

@@ -13,6 +13,7 @@ from nbdebug.checks.passes.inputs_ignored import IgnoredPart, InputInfluence
 from nbdebug.checks.passes.nondeterministic_eval import EvalNoise, RandomCall
 from nbdebug.checks.passes.not_reproducible import Repeats
 from nbdebug.checks.passes.outputs_identical import OutputResponse
+from nbdebug.checks.passes.reshape_mixes_axes import MixedAxes, Reshapes
 from nbdebug.checks.passes.train_eval_gap import ModeGap
 from nbdebug.evidence.finite_passes import FinitePasses, NonFinite
 from nbdebug.evidence.step_modes import StepModes
@@ -195,3 +196,16 @@ table.row("not settled yet", "note", gap(eval=1.0))
 table.pair("lost", lambda share: gap(settled=share), {0.51: "suspect", 0.49: "silent"})
 table.pair("trained", lambda loss: gap(chance=1.0, given_train=loss, given_eval=2.0), {0.49: "suspect", 0.51: "silent"})
 table.pair("learned", lambda fell: gap(train=1 - fell, settled=1.0), {0.11: "suspect", 0.09: "not applicable"})
+
+
+def mixed(batch_axis: bool) -> Reshapes:
+    """Return one reshape that mixes axes."""
+    shapes = ((16, 20, 8), (16, 8, 20), (20, 8), (8, 20))
+    return Reshapes(3, (MixedAxes("view", "body", *shapes, batch_axis=batch_axis),))
+
+
+table = Table("reshape-mixes-axes")
+table.row("no reshape", "not applicable", Reshapes(0, ()))
+table.row("heads are split", "silent", Reshapes(3, ()))
+table.row("channels and time", "suspect", mixed(batch_axis=False))
+table.row("samples and directions", "bug", mixed(batch_axis=True))

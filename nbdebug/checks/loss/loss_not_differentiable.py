@@ -16,7 +16,7 @@ from nbdebug.evidence.first_pass import as_far_as_it_runs
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import tapped, tensors_in
 from nbdebug.experiments.loss_family import recognize
-from nbdebug.experiments.loss_of_outputs import open_box
+from nbdebug.experiments.loss_of_outputs import box_at_head, open_box
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
@@ -120,7 +120,7 @@ def _reaches(loss: torch.Tensor, predicted: torch.Tensor | None, trainable: list
 def _is_flat(sandbox: Sandbox) -> bool:
     """Whether other outputs give another loss while the gradient is zero at all of them."""
     try:
-        box = open_box(sandbox, sandbox.batch())
+        box = box_at_head(sandbox, open_box(sandbox, sandbox.batch()))
     except NotApplicable:
         return False
     names = {recognize(box, path).name for path in box.heads}

@@ -81,7 +81,7 @@ TREE: tuple[Stage, ...] = (
                 "Label alignment",
                 "Do the inputs predict the labels, without leaking them?",
                 "Shuffled, noisy or leaked labels make the training loss meaningless.",
-                ("target-leaks-into-inputs", "labels-unrelated-to-inputs", "noisy-labels"),
+                ("target-leaks-into-inputs", "labels-unrelated-to-inputs", "dense-targets-misaligned", "noisy-labels"),
             ),
             Step(
                 "splits",
@@ -123,7 +123,7 @@ TREE: tuple[Stage, ...] = (
                 "Input dependence",
                 "Does the output use every input?",
                 "An input without effect on the output cannot improve the prediction.",
-                ("outputs-identical", "inputs-ignored"),
+                ("outputs-identical", "inputs-ignored", "reshape-mixes-axes"),
             ),
             Step(
                 "independence",

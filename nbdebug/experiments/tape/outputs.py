@@ -7,6 +7,7 @@ from nbdebug.experiments.tape.read import Term
 
 __all__ = ["output_numbers", "terms_at_heads"]
 
+MAX_GUARD = 1e-2  # a lower bound of probabilities before their logarithm
 MAX_OPS = 2_000  # behind the heads; a loss that takes more is judged at its heads
 
 
@@ -34,7 +35,17 @@ def output_numbers(recording: Recording, terms: tuple[Term, ...], main: Term) ->
     if main.comparison is None:
         common = common & set(heads)
     found = [n for n in common if recording.values[n].numel > 1]
-    return (max(found),) if found else heads
+    return (_unguarded(recording, max(found), common),) if found else heads
+
+
+def _unguarded(recording: Recording, number: int, known: set[int]) -> int:
+    """Return what a clamp that only keeps a logarithm finite, as `p.clamp(1e-7, 1 - 1e-7)`, was given."""
+    op = recording.producer(number)
+    if op is None or op.name not in ("clamp", "clamp_", "clip", "clamp_min", "clamp_min_") or not op.inputs:
+        return number
+    given = [part for part in (*op.args, op.kwargs.get("min")) if isinstance(part, float)]
+    is_guard = bool(given) and 0 < min(given) <= MAX_GUARD
+    return op.inputs[0] if is_guard and op.inputs[0] in known else number
 
 
 def _dominators(recording: Recording, zone: list[int], heads: tuple[int, ...]) -> dict[int, set[int]]:

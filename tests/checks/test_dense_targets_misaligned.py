@@ -1,0 +1,127 @@
+"""Failing examples whose masks lie elsewhere than their images, and sound dense targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import nbdebug
+from tests.examples import failing_example
+from tests.programs import program
+from tests.zoo.samples import seeded
+
+CHECK = "dense-targets-misaligned"
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def discs(count: int = 48, height: int = 24, width: int = 24, noise: float = 0.5) -> Pair:
+    """Return noisy images with a bright disc and a darker square each, and masks of three classes."""
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    centers = torch.rand(count, 4, generator=seeded(0)) * (min(height, width) - 10) + 5
+    disc = (rows - centers[:, 0, None, None]) ** 2 + (columns - centers[:, 1, None, None]) ** 2 < 16
+    square = ((rows - centers[:, 2, None, None]).abs() < 3) & ((columns - centers[:, 3, None, None]).abs() < 3)
+    masks = torch.where(disc, 1, torch.where(square, 2, 0))
+    images = torch.tensor([0.0, 1.0, -1.0])[masks] + noise * torch.randn(masks.shape, generator=seeded(1))
+    return torch.stack([images, 0.5 * images + 0.2 * torch.randn(masks.shape, generator=seeded(2))], 1), masks
+
+
+def segmentation(images: torch.Tensor, masks: torch.Tensor, shape: str = "plain") -> dict[str, Any]:
+    net = nn.Sequential(nn.Conv2d(images.shape[1], 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 1))
+    return program(shape, net, images, masks, F.cross_entropy, size=16)
+
+
+@failing_example(CHECK)
+def masks_transposed() -> dict[str, Any]:
+    """Rows and columns of the masks are exchanged, as between two imaging libraries."""
+    images, masks = discs()
+    return segmentation(images, masks.mT)  # fixed: return segmentation(images, masks)
+
+
+@failing_example(CHECK)
+def masks_upside_down() -> dict[str, Any]:
+    """Masks with their origin at the bottom, in a training step with named entries."""
+    images, masks = discs()
+    return segmentation(images, masks.flip(1), "train_step")
+
+
+class FlipsImagesOnly(Dataset[Pair]):
+    """An augmentation that draws a flip of the image."""
+
+    def __init__(self, images: torch.Tensor, masks: torch.Tensor, both: bool = False) -> None:
+        self.images, self.masks, self.both = images, masks, both
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Pair:
+        flip = bool(torch.rand(()) < 0.5)
+        image, mask = self.images[index], self.masks[index]
+        return (image.flip(-1) if flip else image), (mask.flip(-1) if flip and self.both else mask)
+
+
+def augmented(both: bool) -> dict[str, Any]:
+    net = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 1))
+    return {"model": net, "loader": DataLoader(FlipsImagesOnly(*discs(), both), 16), "loss_fn": nn.CrossEntropyLoss()}
+
+
+@failing_example(CHECK)
+def images_flipped_alone() -> dict[str, Any]:
+    """The augmentation flips half of the images, and no mask."""
+    return augmented(both=False)
+
+
+@failing_example(CHECK)
+def crops_drawn_elsewhere() -> dict[str, Any]:
+    """Masks are cropped with another offset than their images."""
+    images, masks = discs(height=32, width=32)
+    return segmentation(images[..., :24, :24], masks[..., 3:27, :24])
+
+
+def to_regress(images: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
+    net = nn.Sequential(nn.Conv2d(images.shape[1], 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, values.shape[1], 1))
+    return {"model": net, "loader": DataLoader(TensorDataset(images, values), 16), "loss_fn": nn.MSELoss()}
+
+
+def centered() -> dict[str, Any]:
+    """Symmetric objects in the middle of each image."""
+    rows, columns = torch.meshgrid(torch.arange(24) - 11.5, torch.arange(24) - 11.5, indexing="ij")
+    masks = (rows**2 + columns**2 < (3 + 6 * torch.rand(48, 1, 1, generator=seeded(3))) ** 2).long()
+    return segmentation(masks[:, None] + 0.5 * torch.randn(48, 1, 24, 24, generator=seeded(4)), masks)
+
+
+def depth() -> dict[str, Any]:
+    images, _ = discs()
+    return to_regress(images, F.avg_pool2d(images[:, :1], 3, 1, 1) ** 2)
+
+
+def next_frame() -> dict[str, Any]:
+    images, _ = discs(noise=0.1)
+    return to_regress(images, images.roll(3, -1))
+
+
+HEALTHY: dict[str, Callable[[], dict[str, Any]]] = {
+    "aligned": lambda: segmentation(*discs()),
+    "very noisy": lambda: segmentation(*discs(noise=4.0)),
+    "unrelated": lambda: segmentation(torch.randn(48, 2, 24, 24, generator=seeded(5)), discs()[1]),
+    "flipped together": lambda: augmented(both=True),
+    "symmetric": centered,
+    "depth": depth,
+    "next frame": next_frame,
+    "reconstruction": lambda: to_regress(discs()[0], discs(noise=0.0)[0]),
+    "wide images": lambda: segmentation(*discs(width=40)),
+    "empty masks": lambda: segmentation(discs()[0], discs()[1] * (torch.arange(48) % 2)[:, None, None]),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_aligned_targets_are_healthy(name: str) -> None:
+    """Targets at the place of their images, whatever the noise and the symmetry."""
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**HEALTHY[name](), progress=False, checks=[CHECK])
+    assert report.result(CHECK).status == "clean", report.result(CHECK)
