@@ -129,7 +129,7 @@ def missing_create_graph(terms: DerivativeTerms) -> Iterator[Finding]:
             remedies=(
                 Remedy(
                     "Keep the graph of the derivative.",
-                    "(slope,) = torch.autograd.grad(outputs.sum(), inputs, create_graph=True)",
+                    "(gradient,) = torch.autograd.grad(outputs.sum(), inputs, create_graph=True)",
                 ),
             ),
         )
