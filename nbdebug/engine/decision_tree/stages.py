@@ -213,6 +213,7 @@ TREE: tuple[Stage, ...] = (
                     "frozen-parameters",
                     "parameters-missing-from-optimizer",
                     "untrained-parameters",
+                    "layers-share-weights",
                 ),
             ),
             Step(
