@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from operator import attrgetter, methodcaller
 from types import CodeType
@@ -18,7 +19,7 @@ from torch import nn
 from torch.autograd import graph
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._pytree import tree_leaves as tree_leaves
-from torch.utils.data._utils import signal_handling
+from torch.utils.data._utils import signal_handling, worker
 
 # Base classes of layers.
 BatchNorm = nn.modules.batchnorm._BatchNorm
@@ -220,3 +221,14 @@ def single_process_group(name: str) -> tuple[Any, Any]:
             group._register_backend(torch.device(device), kind.BackendType.GLOO, backend)
     group._set_group_name(getattr(distributed_c10d, "GroupName", str)(name))  # a type of its own in newer versions
     return group, store
+
+
+@contextmanager
+def in_worker(index: int, count: int, dataset: Any) -> Iterator[None]:
+    """Let `torch.utils.data.get_worker_info` say, inside the block, that this is one of so many worker processes."""
+    before = worker._worker_info
+    try:
+        worker._worker_info = worker.WorkerInfo(id=index, num_workers=count, seed=index, dataset=dataset)
+        yield
+    finally:
+        worker._worker_info = before

@@ -40,7 +40,7 @@ class SilentParts:
 
 @probe
 def silent_parts(sandbox: Sandbox, events: StepEvents, reach: GradientReach | None) -> SilentParts:
-    """Find networks that affect the loss of your training step but get no gradient, and the operation between."""
+    """Find networks that affect the loss of your training step but get no gradient."""
     if not any(p.calls_with_gradient for network in events.networks for p in network.parameters):
         raise NotApplicable("no gradient reaches any network; see loss-not-differentiable")
     sandbox.ready_to_train()

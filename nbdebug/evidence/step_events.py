@@ -9,13 +9,14 @@ from torch import nn
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.errors import NotApplicable, OutOfTime
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.initial_weights import looks_fresh
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.averaged_copies import Averaging, CopyLog
 from nbdebug.experiments.reached_parts import innermost, reached_parts
 from nbdebug.experiments.step_log import StepLog, Steps, held_by
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["ClipFacts", "NetworkFacts", "OptimizerSteps", "ParameterFlow", "StepEvents", "step_events"]
@@ -110,7 +111,7 @@ class StepEvents:
 
 CALLS = 6
 CALLS_AT_MOST = 24  # an optimizer may step every so many calls only
-SHARE = 0.2  # of the time that is left
+PASSES = 2  # of a loss without a training step
 
 
 @probe
@@ -157,27 +158,29 @@ def _run(
     control: Control,
 ) -> str:
     """Call the step on the first batches in turn; return what it raised."""
-    batches = sandbox.batches(CALLS)
-    try:
-        with user_code() as tried, log.following(), modes.watched(), copies.watching(), control.share(SHARE):
-            while log.call + 1 < CALLS or (_waits(log) and log.call + 1 < CALLS_AT_MOST):
-                control.progress((log.call + 1) / CALLS_AT_MOST, "following the gradients of your training step")
-                log.begin_call()
-                copies.begin_call()
-                batch = batches[log.call % len(batches)].clone()
-                if sandbox.train_step is not None:
-                    sandbox.user_step(batch)
-                else:
-                    _backward(sandbox.run(batch).loss)
-                copies.end_call(log.after_step)
-                if sandbox.train_step is None and log.call >= 1:
-                    break
-    except OutOfTime:
-        if control.is_over or log.call < 1:
-            raise
+    batches, failure = sandbox.batches(CALLS), ""
+    most, fewest = (CALLS_AT_MOST, CALLS) if sandbox.train_step is not None else (PASSES, PASSES)
+    with log.following(), modes.watched(), copies.watching():
+        for call in control.as_many(range(most), fewest=fewest):
+            if failure or (call >= fewest and not _waits(log)):
+                break
+            control.progress(call / most, "following the gradients of your training step")
+            log.begin_call()
+            copies.begin_call()
+            with user_code() as tried:
+                _call(sandbox, batches[call % len(batches)].clone())
+            failure = tried.failure
+            copies.end_call(log.after_step)
     for key, followed in log.parameters.items():
         followed.moved = not torch.equal(start[key], followed.tensor.detach())
-    return tried.failure.splitlines()[0] if tried.failure else ""
+    return failure.splitlines()[0] if failure else ""
+
+
+def _call(sandbox: Sandbox, batch: Batch) -> None:
+    if sandbox.train_step is not None:
+        sandbox.user_step(batch)
+    else:
+        _backward(sandbox.run(batch).loss)
 
 
 def _backward(loss: object) -> None:

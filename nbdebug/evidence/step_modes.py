@@ -43,11 +43,14 @@ class StepModes:
 
 
 @probe(quick=False)
-def step_modes(sandbox: Sandbox, trial: TrialRun) -> StepModes:
+def step_modes(sandbox: Sandbox, trial: TrialRun | None) -> StepModes:
     """Find the modules that depend on train/eval mode, and the mode your training step sets."""
-    require_run(trial)
+    if trial is not None:  # there is none of a training step whose model cannot be called without it
+        require_run(trial)
+    elif sandbox.train_step is None:
+        raise NotApplicable("the model does not run")
     batch = sandbox.batch()
-    handed, sensitive = bool(sandbox.model.training), _sensitive(sandbox.fresh(), batch)
+    handed, sensitive = bool(sandbox.model.training), _sensitive(sandbox.fresh(), batch, in_step=trial is None)
     if not sensitive:
         raise NotApplicable("the model behaves identically in train and eval mode")
     if sandbox.train_step is None:
@@ -70,8 +73,7 @@ def step_modes(sandbox: Sandbox, trial: TrialRun) -> StepModes:
     )
 
 
-@torch.no_grad()
-def _sensitive(sandbox: Sandbox, batch: Batch) -> tuple[str, ...]:
+def _sensitive(sandbox: Sandbox, batch: Batch, *, in_step: bool) -> tuple[str, ...]:
     """Run every leaf on the inputs it gets in both modes, with the same random numbers, and keep those that differ."""
     found: list[str] = []
 
@@ -80,7 +82,7 @@ def _sensitive(sandbox: Sandbox, batch: Batch) -> tuple[str, ...]:
             return
         busy.append(module)
         try:
-            with user_code():  # some inputs cannot be used again; such a module is left out
+            with torch.no_grad(), user_code():  # some inputs cannot be used again; such a module is left out
                 gave = [_call(module, inputs, training) for training in (True, False)]
                 if relative_difference(*gave) > 1e-6:
                     found.append(path)
@@ -89,8 +91,13 @@ def _sensitive(sandbox: Sandbox, batch: Batch) -> tuple[str, ...]:
 
     busy: list[nn.Module] = []
     with sandbox.mode(training=False), tapped(sandbox.model, after=look):
-        sandbox.run(batch)
-    if not found and _whole_differs(sandbox, batch):
+        if in_step:
+            with required_user_code("train_step fails: {kind}: {message}"):
+                sandbox.user_step(batch.clone())
+        else:
+            with torch.no_grad():
+                sandbox.run(batch)
+    if not found and not in_step and _whole_differs(sandbox, batch):
         found.append("model")
     return tuple(found)
 
@@ -105,6 +112,7 @@ def _call(module: nn.Module, inputs: Any, training: bool) -> torch.Tensor | None
         module.training = before
 
 
+@torch.no_grad()
 def _whole_differs(sandbox: Sandbox, batch: Batch) -> bool:
     """Whether the model as a whole asks for the mode, as with functional dropout."""
     gave = []
@@ -121,7 +129,7 @@ def _modes_in_step(sandbox: Sandbox, batch: Batch) -> dict[str, bool]:
 
     def look(path: str, module: nn.Module, inputs: Any) -> None:
         if torch.is_grad_enabled():
-            modes[path] = bool(module.training)
+            modes[path] = modes.get(path, False) or bool(module.training)  # validation may run with gradients, too
 
     with required_user_code("train_step fails: {kind}: {message}"), tapped(sandbox.model, before=look):
         sandbox.user_step(batch.clone())

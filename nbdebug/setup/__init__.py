@@ -16,7 +16,7 @@ from nbdebug.setup.batch_source import Feed
 from nbdebug.setup.checkpoint import checked_checkpoint
 from nbdebug.setup.loader_adapters import checked_batch
 from nbdebug.setup.loss import LossChoice
-from nbdebug.setup.validation import checked_setup
+from nbdebug.setup.validation import as_one_model, checked_setup
 
 __all__ = ["Batch", "Feed", "LossChoice", "Reading", "Setup", "unwrap"]
 
@@ -42,6 +42,7 @@ class Setup:
         sweep_samples: int = 4096,
         sweep_seconds: float = 10.0,
     ) -> None:
+        model = as_one_model(model, has_program=train_step is not None or compute_loss is not None)
         checked_setup(
             model,
             loss_fn,

@@ -10,7 +10,7 @@ from torch import nn
 
 from nbdebug.errors import BadInput
 
-__all__ = ["checked_setup"]
+__all__ = ["as_one_model", "checked_setup"]
 
 
 def checked_setup(
@@ -25,7 +25,7 @@ def checked_setup(
     scheduler: Any = None,
 ) -> None:
     """Look at every argument before anything runs."""
-    _check_model(model)
+    _check_model(model, is_called=train_step is None and compute_loss is None)
     _check_loss(loss_fn, model)
     if compute_loss is None:
         _check_arguments_of_loss(loss_fn)
@@ -37,7 +37,15 @@ def checked_setup(
     _check_names(class_names)
 
 
-def _check_model(model: Any) -> None:
+def as_one_model(model: Any, *, has_program: bool) -> Any:
+    """Return a list or dict of networks as one module, where the user's own step or loss calls them."""
+    parts = list(model.values()) if isinstance(model, dict) else model if isinstance(model, (list, tuple)) else []
+    if not has_program or not parts or not all(isinstance(part, nn.Module) for part in parts):
+        return model
+    return nn.ModuleDict(model) if isinstance(model, dict) else nn.ModuleList(parts)
+
+
+def _check_model(model: Any, *, is_called: bool) -> None:
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise _bad(
             "model",
@@ -54,12 +62,12 @@ def _check_model(model: Any) -> None:
             "a torch.nn.Module",
             "pass the model first, then the loader: diagnose(model, loader)",
         )
-    if getattr(type(model), "forward", None) is nn.Module.forward and "forward" not in vars(model):
+    if is_called and getattr(type(model), "forward", None) is nn.Module.forward and "forward" not in vars(model):
         raise _bad(
             "model",
             f"it is a {type(model).__name__} without a forward, so it cannot be called",
             "a torch.nn.Module with a forward method",
-            "pass the model that uses these modules, or put them into a torch.nn.Sequential",
+            "pass the model that uses these modules, or the train_step or compute_loss that calls them",
         )
     _check_tensors(model)
 

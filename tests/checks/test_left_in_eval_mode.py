@@ -94,3 +94,32 @@ def test_a_frozen_normalization_is_clean() -> None:
 
 def test_a_model_without_modes_is_skipped() -> None:
     assert report(setup(nn.Sequential(nn.Linear(64, 10)).eval(), step)).result(CHECK).status == "skipped"
+
+
+def several(evaluate: Any) -> dict[str, Any]:
+    """Two networks in one dict, which nothing but the step can call."""
+    model = nn.ModuleDict({"encoder": nn.Sequential(nn.Linear(64, 16), nn.Dropout(0.2)), "head": nn.Linear(16, 10)})
+
+    def train_step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model["head"](model["encoder"](batch[0])), batch[1])
+        loss.backward()
+        optimizer.step()
+        evaluate(model, batch)
+        return loss
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": digits(), "optimizer": optimizer, "train_step": train_step}
+
+
+@failing_example(CHECK, where="encoder.1")
+def validated_in_the_step() -> dict[str, Any]:
+    """The step validates, and does not switch back."""
+    return several(lambda model, batch: model.eval()["encoder"](batch[0]))
+
+
+def test_silent_where_the_step_switches_back() -> None:
+    """Validation in the step, and train() after it."""
+    made = several(lambda model, batch: (model.eval()["encoder"](batch[0]), model.train()))
+    report = nbdebug.diagnose(**made, checks=[CHECK], progress=False)
+    assert report.result(CHECK).status == "clean", report.result(CHECK)

@@ -231,3 +231,25 @@ def test_attributes_of_a_trainer_are_networks() -> None:
         trainer = Trainer(whole)
         found = severities(model=trainer.encoder, loader=digits(), train_step=trainer.step)
         assert found == ([] if whole else ["bug"])
+
+
+@pytest.mark.parametrize("as_dict", [True, False], ids=["dict", "list"])
+def test_networks_may_be_passed_together(as_dict: bool) -> None:
+    """A dict or a list of networks is one model, where the user's own step calls them."""
+    parts = {"encoder": nn.Linear(64, 8), "decoder": nn.Linear(8, 64)}
+    keys = ("encoder", "decoder") if as_dict else (0, 1)
+    optimizer = torch.optim.Adam(parts["encoder"].parameters(), 1e-3)
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model[keys[1]](model[keys[0]](batch[0])), batch[0])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    model: Any = parts if as_dict else list(parts.values())
+    report = nbdebug.diagnose(
+        model=model, loader=digits(), optimizer=optimizer, train_step=step,
+        checks=["parameters-missing-from-optimizer"], progress=False,
+    )  # fmt: skip
+    assert [finding.where for finding in report.alarms] == [str(keys[1])]

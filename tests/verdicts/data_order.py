@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nbdebug.checks.data.destructive_augmentation import Augmentation
+from nbdebug.checks.data.stream_not_split import StreamParts
 from nbdebug.checks.data.worker_rng_duplicates import Workers
 from nbdebug.evidence.batch_repeats import BatchRepeats
 from nbdebug.evidence.epoch_order import EpochOrder
@@ -169,3 +170,9 @@ table.pair(
 )
 table.pair("predictable", lambda gain: augmented(clean_gain=gain), {0.41: "suspect", 0.39: "silent"})
 table.pair("least", lambda samples: augmented(p=1.0, samples=samples), {8: "suspect", 7: "not applicable"})
+
+table = Table("stream-not-split")
+table.row("another part", "silent", StreamParts(2, 16, 16, 0))
+table.row("some are equal", "silent", StreamParts(2, 16, 16, 15))
+table.row("an empty part", "silent", StreamParts(2, 0, 0, 0))
+table.pair("least", lambda distinct: StreamParts(2, 4, distinct, 4), {4: "bug", 3: "silent"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
+from nbdebug.checks.loss.layers_share_weights import SharedLayer, SharedLayers
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
@@ -151,3 +152,8 @@ table.row("a constant term", "bug", DerivativeTerms(1, (0.5,), 1.0))
 table = Table("class-ignored-by-loss")
 table.row("none", "silent", IgnoredClasses(3, 64, {}, ""))
 table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"))
+
+table = Table("layers-share-weights")
+table.row("none", "silent", SharedLayers(()))
+table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)))
+table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)))

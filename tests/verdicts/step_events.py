@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.optimization.adversarial_labels_equal import AdversarialLabels
 from nbdebug.checks.optimization.schedule_unit_wrong import StepSchedule, StepSchedules
 from nbdebug.evidence.step_events import ClipFacts, NetworkFacts, OptimizerSteps, ParameterFlow, StepEvents
 from nbdebug.experiments.averaged_copies import Averaging
@@ -132,3 +133,10 @@ table.pair("least", lambda batches: scheduled(0.1, 0.0, batches=batches), {20: "
 table.pair("within", lambda step: scheduled(*[0.1] * step, 0.0), {15: "suspect", 16: "silent"})
 table.pair("low", lambda rate: scheduled(1.0, rate), {0.049: "suspect", 0.051: "silent"})
 table.pair("nothing", lambda rate: scheduled(rate, 1.0, each_call=False), {0.0099: "suspect", 0.0101: "silent"})
+
+table = Table("adversarial-labels-equal")
+table.row("as usual", "silent", AdversarialLabels((1,), (0,), (1,)))
+table.row("turned round", "silent", AdversarialLabels((0,), (1,), (0,)))
+table.row("one label for the critic", "bug", AdversarialLabels((1,), (1,), (1,)))
+table.row("the generator has the critic's", "bug", AdversarialLabels((1,), (0,), (0,)))
+table.row("no generator here", "silent", AdversarialLabels((1,), (0,), ()))

@@ -32,7 +32,7 @@ _PASSED_ON = ("mul", "mul_", "rmul", "div", "div_", "mean", "sum", "neg", "to", 
 
 @probe
 def derivative_terms(sandbox: Sandbox, trial: TrialRun | None) -> DerivativeTerms:
-    """Look for terms of the loss that are computed by `torch.autograd.grad` and have no gradient themselves."""
+    """Look for terms of the loss that come from `torch.autograd.grad` and have no gradient themselves."""
     if trial is None and sandbox.train_step is None:
         raise NotApplicable("the loss does not run")
     sandbox.ready_to_train()
@@ -129,7 +129,7 @@ def missing_create_graph(terms: DerivativeTerms) -> Iterator[Finding]:
             remedies=(
                 Remedy(
                     "Keep the graph of the derivative.",
-                    "(slope,) = torch.autograd.grad(outputs.sum(), inputs, create_graph=True)",
+                    "(gradient,) = torch.autograd.grad(outputs.sum(), inputs, create_graph=True)",
                 ),
             ),
         )

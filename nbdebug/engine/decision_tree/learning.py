@@ -31,7 +31,12 @@ LEARN = Stage(
             "Several networks",
             "Does each optimizer train its own network, with the gradients of its own loss?",
             "In a GAN or an actor-critic, the gradients of one network must not reach the other.",
-            ("optimizer-without-effect", "gradients-leak-between-optimizers", "moving-average-wrong"),
+            (
+                "optimizer-without-effect",
+                "gradients-leak-between-optimizers",
+                "adversarial-labels-equal",
+                "moving-average-wrong",
+            ),
         ),
         Step(
             "optimizer",

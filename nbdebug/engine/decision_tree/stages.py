@@ -74,7 +74,7 @@ TREE: tuple[Stage, ...] = (
                 "Augmentation",
                 "Are labels preserved, workers seeded, and stored samples not mutated?",
                 "Preprocessing that destroys labels or changes the stored data adds noise that no model can fit.",
-                ("preprocessing-mutates-data", "destructive-augmentation", "worker-rng-duplicates"),
+                ("preprocessing-mutates-data", "destructive-augmentation", "worker-rng-duplicates", "stream-not-split"),
             ),
             Step(
                 "relation",
@@ -220,6 +220,7 @@ TREE: tuple[Stage, ...] = (
                     "frozen-parameters",
                     "parameters-missing-from-optimizer",
                     "untrained-parameters",
+                    "layers-share-weights",
                 ),
             ),
             Step(
