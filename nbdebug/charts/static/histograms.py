@@ -67,5 +67,5 @@ def _edges(sheet: Sheet, exhibit: HistogramGrid, left: float, bottom: float) -> 
         if mark < len(exhibit.edges):
             x = left + (WIDTH - RIGHT - left) * mark / bins
             sheet.line((x, x), (bottom, bottom + 3), color=INK, lw=0.8)
-            sheet.text(x, bottom + 15, tick_label(float(f"{float(exhibit.edges[mark]):.2g}")), 10.5, "middle")
+            sheet.tick(x, bottom + 15, tick_label(float(f"{float(exhibit.edges[mark]):.2g}")))
     sheet.text((left + WIDTH) / 2, bottom + 29, clipped(exhibit.x_label, 50), 10.5, "middle")
