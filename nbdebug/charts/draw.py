@@ -18,7 +18,7 @@ from nbdebug.core.text import clean_text
 if TYPE_CHECKING:
     from nbdebug.charts.static.sheet import Sheet
 
-__all__ = ["as_png", "as_svg", "as_svg_address", "forget", "picture_of"]
+__all__ = ["as_png", "as_svg", "as_svg_address", "forget", "is_drawn", "picture_of"]
 
 GREY = "#767676"
 KEPT = 128  # pictures: whoever looks at a result again and again has the same ones drawn
@@ -41,16 +41,17 @@ def as_svg_address(exhibit: Exhibit, label: str) -> str:
 
 def as_png(exhibit: Exhibit) -> bytes:
     """Draw an exhibit on white, for places that show pictures only; empty where there is nothing to draw."""
-    return b"" if _is_empty(exhibit) else bytes(_once(_png, exhibit))
+    return bytes(_once(_png, exhibit)) if is_drawn(exhibit) else b""
 
 
-def _is_empty(exhibit: Exhibit) -> bool:
-    return type(exhibit) not in _DATA or not len(getattr(exhibit, _DATA[type(exhibit)]))
+def is_drawn(exhibit: Exhibit) -> bool:
+    """Return whether there is anything to draw."""
+    return type(exhibit) in _DATA and len(getattr(exhibit, _DATA[type(exhibit)])) > 0
 
 
 def _labelled(exhibit: Exhibit, label: str, color: str = "") -> str:
     """Return the drawing with a text for those who cannot see it."""
-    if _is_empty(exhibit):
+    if not is_drawn(exhibit):
         return ""
     size, marks = _once(_svg, exhibit)
     return (

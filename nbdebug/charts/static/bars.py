@@ -7,6 +7,7 @@ import math
 from matplotlib.axes import Axes
 
 from nbdebug.charts import Bars
+from nbdebug.charts.choice import is_out, noteworthy
 from nbdebug.charts.static.scales import LARGEST, Scale
 from nbdebug.charts.static.sheet import (
     BLUE,
@@ -22,9 +23,9 @@ from nbdebug.charts.static.sheet import (
 )
 from nbdebug.core.text import figure
 
-__all__ = ["bars", "noteworthy"]
+__all__ = ["bar_scale", "bars"]
 
-ROW, MOST, VALUE = 18.0, 32, 58.0
+ROW, VALUE = 18.0, 58.0
 
 
 def bars(exhibit: Bars) -> Sheet:
@@ -44,21 +45,6 @@ def bars(exhibit: Bars) -> Sheet:
             sheet.line((0, WIDTH), (foot - 17, foot - 17), color=INK, lw=0.6, alpha=0.22)
         sheet.text(0 if ruled else WIDTH / 2, foot - 4, note, 11 if ruled else 10.5, "start" if ruled else "middle")
     return sheet
-
-
-def noteworthy(values: list[float], band: tuple[float, float] | None) -> list[int]:
-    """Choose the bars to draw, in their order: those not finite or out of the band first, then both extremes."""
-    if len(values) <= MOST:
-        return list(range(len(values)))
-    order = sorted(range(len(values)), key=lambda i: values[i] if math.isfinite(values[i]) else 0.0)
-    extremes = [i for pair in zip(order, reversed(order), strict=True) for i in pair]
-    first = [i for i in extremes if not math.isfinite(values[i])] + [i for i in extremes if is_out(values[i], band)]
-    return sorted(list(dict.fromkeys((*first, *extremes)))[:MOST])
-
-
-def is_out(value: float, band: tuple[float, float] | None) -> bool:
-    """Return whether a bar is to stand out: it is not finite, or out of the healthy band."""
-    return not math.isfinite(value) or (band is not None and not band[0] <= value <= band[1])
 
 
 def bar_scale(values: list[float], exhibit: Bars) -> Scale:

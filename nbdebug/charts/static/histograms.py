@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import colormaps
 
 from nbdebug.charts import HistogramGrid
+from nbdebug.charts.choice import evenly_spaced
 from nbdebug.charts.static.scales import Scale, tick_label
 from nbdebug.charts.static.sheet import BLUE, INK, RIGHT, WIDTH, Sheet, below_title, clipped, label_width
 
@@ -16,7 +17,7 @@ MOST, FEW = 48, 8
 
 def histograms(exhibit: HistogramGrid) -> Sheet:
     """Draw one row a histogram, each by its own greatest count, because layers differ in size."""
-    rows = _spread(len(exhibit.counts), MOST)
+    rows = evenly_spaced(len(exhibit.counts), MOST)
     names = [clipped(exhibit.rows[i] if i < len(exhibit.rows) else i, 26) for i in rows]
     few = len(rows) <= FEW
     size, tall = (11.0, 34.0) if few else (10.0, 13.0)
@@ -33,10 +34,6 @@ def histograms(exhibit: HistogramGrid) -> Sheet:
     for index, note in enumerate(notes):
         sheet.text(0, bottom + 46 + 16 * index, note, 10.5)
     return sheet
-
-
-def _spread(count: int, most: int) -> list[int]:
-    return list(range(count)) if count <= most else [round(i * (count - 1) / (most - 1)) for i in range(most)]
 
 
 def _shares(counts: list[tuple[float, ...]]) -> np.ndarray:
@@ -70,5 +67,5 @@ def _edges(sheet: Sheet, exhibit: HistogramGrid, left: float, bottom: float) -> 
         if mark < len(exhibit.edges):
             x = left + (WIDTH - RIGHT - left) * mark / bins
             sheet.line((x, x), (bottom, bottom + 3), color=INK, lw=0.8)
-            sheet.text(x, bottom + 15, tick_label(float(f"{float(exhibit.edges[mark]):.2g}")), 10.5, "middle")
+            sheet.tick(x, bottom + 15, tick_label(float(f"{float(exhibit.edges[mark]):.2g}")))
     sheet.text((left + WIDTH) / 2, bottom + 29, clipped(exhibit.x_label, 50), 10.5, "middle")

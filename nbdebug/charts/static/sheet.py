@@ -110,8 +110,12 @@ class Sheet:
         axes.vlines(ticks, 0, 1, transform=axes.get_xaxis_transform(), **GRID)
         for tick in ticks:
             x, _ = self.place(axes, tick, axes.get_ylim()[0])
-            anchor: Anchor = "middle" if 16 < x < WIDTH - 16 else ("start" if x <= 16 else "end")
-            self.text(x, bottom + 14, tick_label(tick), TICK, anchor)
+            self.tick(x, bottom + 14, tick_label(tick))
+
+    def tick(self, x: float, y: float, label: str) -> None:
+        """Write the label of a tick below it, as near as it can be without leaving the sheet."""
+        half = width_of(label, TICK) / 2
+        self.text(min(max(x, half), WIDTH - half), y, label, TICK, "middle")
 
     def ticks_beside(self, axes: Axes, scale: Scale, left: float, gap: float) -> None:
         """Draw faint lines at the ticks of a vertical scale, with their values at the left."""

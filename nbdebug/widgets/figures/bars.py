@@ -1,0 +1,85 @@
+"""Bars, live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import bqplot
+import numpy as np
+
+from nbdebug.charts import Bars
+from nbdebug.charts.choice import is_out, noteworthy
+from nbdebug.core.text import figure
+from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades, short
+
+__all__ = ["LiveBars"]
+
+ROW, MOST_LETTERS = 20, 26  # pixels of a bar, letters of its name
+
+
+class LiveBars(LiveFigure):
+    """Horizontal bars, the noteworthy ones where there are too many."""
+
+    kind = Bars
+
+    def _made(self, chart: Bars) -> dict[str, Any]:
+        names = bqplot.OrdinalScale()
+        values = bqplot.LogScale() if self._is_log(chart) else bqplot.LinearScale()
+        tip = bqplot.Tooltip(fields=["x", "y"], labels=["", chart.unit or "value"], formats=["", ".4g"])
+        self._bars = bqplot.Bars(x=[], y=[], scales={"x": names, "y": values}, orientation="horizontal", tooltip=tip)
+        self._bars.padding = 0.3
+        self._values, self._names = bqplot.Axis(scale=values, **QUIET), bqplot.Axis(scale=names, color="#7f7f7f")
+        self._names.orientation, self._names.grid_lines = "vertical", "none"
+        return {"marks": [self._bars], "axes": [self._names, self._values], "padding_y": 0}
+
+    def _shape_of(self, chart: Bars) -> Any:
+        return self._is_log(chart), chart.unit
+
+    @staticmethod
+    def _is_log(chart: Bars) -> bool:
+        return chart.log and any(math.isfinite(value) and value > 0 for value in chart.values)
+
+    def _fill(self, chart: Bars) -> None:
+        values = [float(value) for value in chart.values]
+        kept = noteworthy(values, chart.band)[::-1]  # the first at the top
+        shown = [values[i] for i in kept]
+        names = _unlike(_named(chart, i, values[i]) for i in kept)
+        drawn = [v if math.isfinite(v) and (v > 0 or not self._is_log(chart)) else math.nan for v in shown]
+        low = min((v for v in drawn if math.isfinite(v)), default=0.0) / 2 if self._is_log(chart) else 0.0
+        left = 14 + 7 * max(map(len, names))
+        with self.figure.hold_sync(), self._bars.hold_sync(), self._values.hold_sync():
+            self.figure.fig_margin = {"top": 6, "bottom": 40, "left": left, "right": 24}
+            self.figure.layout.height = f"{ROW * len(kept) + 46}px"
+            self._bars.base = low
+            self._bars.x, self._bars.y = names, np.nan_to_num(np.array(drawn), nan=low)
+            self._bars.colors = [VERMILION if is_out(v, chart.band) else BLUE for v in shown]
+            self._values.label = short(chart.unit, 60)
+            if self._is_log(chart):
+                mark_decades(self._values, [low, *drawn], 5)
+        self._head.value = head(chart.title, notes=self._notes(chart, values, kept))
+
+    @staticmethod
+    def _notes(chart: Bars, values: list[float], kept: list[int]) -> list[str]:
+        notes = []
+        if chart.band is not None:
+            notes.append(f"normal range: {figure(chart.band[0])} to {figure(chart.band[1])}; ! marks what is outside")
+        if len(kept) < len(values):
+            notes.append(f"{len(kept)} noteworthy bars … and {len(values) - len(kept)} more")
+        return notes
+
+
+def _named(chart: Bars, index: int, value: float) -> str:
+    name = short(chart.labels[index] if index < len(chart.labels) else index, MOST_LETTERS)
+    return f"{'! ' * is_out(value, chart.band)}{name}{'' if math.isfinite(value) else f' ({figure(value)})'}"
+
+
+def _unlike(names: Iterable[str]) -> list[str]:
+    """Make names differ, because an ordinal axis draws equal ones in one place."""
+    seen: dict[str, int] = {}
+    told = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        told.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return told

@@ -1,0 +1,122 @@
+"""Curves, live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import bqplot
+import numpy as np
+
+from nbdebug.charts import Lines
+from nbdebug.charts.thinning import thinned
+from nbdebug.core.text import plural
+from nbdebug.widgets.figures.base import (
+    COLORS,
+    DASHES,
+    MARGIN,
+    QUIET,
+    VERMILION,
+    LiveFigure,
+    head,
+    mark_decades,
+    short,
+)
+
+__all__ = ["LiveLines"]
+
+MOST_CURVES, MOST_POINTS, MOST_HOVERED, MOST_CROSSES = 10, 2000, 100, 40
+UNSEEN = 0.001  # opacity of the points that answer to the pointer; 0 is taken for none given
+
+
+class LiveLines(LiveFigure):
+    """Curves with zoom in the figure's toolbar; hovering shows the values of points."""
+
+    kind = Lines
+
+    def _made(self, chart: Lines) -> dict[str, Any]:
+        across = bqplot.LogScale() if chart.log_x else bqplot.LinearScale()
+        up = bqplot.LogScale() if chart.log_y else bqplot.LinearScale()
+        scales = {"x": across, "y": up}
+        tip = bqplot.Tooltip(fields=["name", "x", "y"], labels=["", short(chart.x_label, 30), "value"])
+        tip.formats = ["", ".6g", ".4g"]
+        self._lines, self._points = [], []
+        for index in range(len(chart.series[:MOST_CURVES])):
+            color, dash = _pen(index)
+            style = {"scales": scales, "colors": [color]}
+            self._lines.append(bqplot.Lines(x=[], y=[], line_style=dash, stroke_width=1.8, **style))
+            self._points.append(bqplot.Scatter(x=[], y=[], tooltip=tip, opacities=[UNSEEN], **style))
+        gap = {"scales": scales, "marker": "cross", "colors": [VERMILION], "default_size": 36}
+        self._gaps = bqplot.Scatter(x=[], y=[], **gap)
+        self._across, self._up = bqplot.Axis(scale=across, **QUIET), bqplot.Axis(scale=up, **QUIET)
+        self._up.orientation = "vertical"
+        return {
+            "marks": [*self._lines, *self._points, self._gaps],
+            "axes": [self._across, self._up],
+            "fig_margin": MARGIN,
+        }
+
+    def _shape_of(self, chart: Lines) -> Any:
+        return len(chart.series[:MOST_CURVES]), chart.log_x, chart.log_y
+
+    def _fill(self, chart: Lines) -> None:
+        self.figure.layout.height = "260px"
+        missing = []
+        for (name, xs, ys), line, points in zip(chart.series, self._lines, self._points, strict=False):
+            x, y = _xy(xs, ys, chart)
+            missing.append(x[~np.isfinite(y)])
+            end = np.flatnonzero(np.isfinite(y))[-1:].sum() + 1  # the front end wants the last point to have a place
+            x, y = thinned(x[:end], y[:end], MOST_POINTS)
+            known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+            hovered = known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST_HOVERED)).astype(int))]
+            with line.hold_sync(), points.hold_sync():
+                line.x, line.y = x, y
+                points.x, points.y, points.names = x[hovered], y[hovered], [short(name, 40)] * len(hovered)
+                points.display_names = False
+        with self._across.hold_sync(), self._up.hold_sync():
+            self._across.label, self._up.label = short(chart.x_label, 60), short(chart.y_label, 40)
+            self._up.label_offset = "46px"
+            for axis, is_log, name in ((self._across, chart.log_x, "x"), (self._up, chart.log_y, "y")):
+                if is_log:
+                    mark_decades(axis, [float(v) for line in self._lines for v in _ends(getattr(line, name))], 6)
+        self._mark_gaps(np.concatenate(missing))
+        self._head.value = head(chart.title, self._legend(chart), self._notes(chart, sum(map(len, missing))))
+
+    def _mark_gaps(self, missing: np.ndarray) -> None:
+        """Put crosses at the foot where values are not finite, at most so many."""
+        foot = min((v for line in self._lines for v in _ends(line.y)), default=1.0)
+        places = np.unique(missing[np.isfinite(missing)])
+        places = places[np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_CROSSES)).astype(int))]
+        with self._gaps.hold_sync():
+            self._gaps.x, self._gaps.y = places, np.full(len(places), foot)
+
+    @staticmethod
+    def _legend(chart: Lines) -> list[tuple[str, str, str]]:
+        named = [(*_pen(i), name) for i, (name, _, _) in enumerate(chart.series[:MOST_CURVES])]
+        only = len(named) == 1 and named[0][2] in ("", chart.y_label)  # the axis has its name already
+        return [] if only else named
+
+    @staticmethod
+    def _notes(chart: Lines, missing: int) -> list[str]:
+        more = len(chart.series) - MOST_CURVES
+        notes = [f"+ non-finite (NaN or Inf): {plural(missing, 'point')}"] if missing else []
+        return [*notes, f"… and {more} more curves"] if more > 0 else notes
+
+
+def _pen(index: int) -> tuple[str, str]:
+    """Return color and dash of a curve: two of one color differ in their dashes."""
+    return COLORS[index % len(COLORS)], list(DASHES)[(index + 2 * (index // len(COLORS))) % len(DASHES)]
+
+
+def _xy(xs: Sequence[float], ys: Sequence[float], chart: Lines) -> tuple[np.ndarray, np.ndarray]:
+    """Return a curve in which what has no place on the axes is NaN."""
+    shared = min(len(xs), len(ys))
+    x, y = np.asarray(xs, dtype=float)[:shared], np.asarray(ys, dtype=float)[:shared]
+    hidden = ~np.isfinite(y) | (chart.log_y & (y <= 0)) | (chart.log_x & (x <= 0))
+    return x, np.where(hidden, np.nan, y)
+
+
+def _ends(values: np.ndarray) -> list[float]:
+    """Return the least and the greatest finite value."""
+    known = values[np.isfinite(values)]
+    return [float(known.min()), float(known.max())] if len(known) else []
