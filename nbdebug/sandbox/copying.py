@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from nbdebug.distributed.alone import groups_in, lone_group
-from nbdebug.errors import UNCHANGED, SandboxRefused
+from nbdebug.errors import UNCHANGED, ModelTooLarge, SandboxRefused
 from nbdebug.sandbox.functional import FunctionalModel
 from nbdebug.sandbox.scripted import ScriptShell, copied_script
 from nbdebug.setup.careful_copy import careful_copy
@@ -45,7 +45,7 @@ def refuse_too_large(model: nn.Module, optimizer: Any) -> None:
         return
     free = _free_bytes(tensors[0].device if tensors else torch.device("cpu"))
     if needed > free:
-        raise SandboxRefused(
+        raise ModelTooLarge(
             f"model: it holds {human_bytes(held)}; a copy with gradients and optimizer state needs about "
             f"{human_bytes(needed)}, and {human_bytes(free)} is free.\n"
             "  Expected: enough memory for one copy, because experiments never run on your own model.\n"
