@@ -11,6 +11,7 @@ __all__ = [
     "BadInput",
     "Cancelled",
     "CopyNotIsolated",
+    "ModelTooLarge",
     "NbdebugError",
     "NotApplicable",
     "OutOfTime",
@@ -49,6 +50,10 @@ def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
 
 class SandboxRefused(NbdebugError):
     """The model cannot be copied for experiments."""
+
+
+class ModelTooLarge(SandboxRefused):
+    """There is not enough memory for a copy of the model: what needs none is judged all the same."""
 
 
 class CopyNotIsolated(SandboxRefused):

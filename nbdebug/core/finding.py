@@ -35,7 +35,7 @@ __all__ = [
 Severity = Literal["bug", "suspect", "note"]
 Status = Literal["clean", "found", "skipped", "crashed"]
 LeftOut = Literal[
-    "", "quick", "stopped", "time", "user"
+    "", "quick", "stopped", "time", "memory", "user"
 ]  # why a check that applies was skipped; empty: it does not apply
 SEVERITIES: tuple[Severity, ...] = ("bug", "suspect", "note")
 

@@ -17,6 +17,7 @@ from nbdebug.errors import (
     BadInput,
     Cancelled,
     CopyNotIsolated,
+    ModelTooLarge,
     NbdebugError,
     NotApplicable,
     OutOfTime,
@@ -34,7 +35,7 @@ from nbdebug.setup import Reading, Setup
 __all__ = ["Missing", "Session", "not_tried"]
 
 T = TypeVar("T")
-UNTRIED = ("quick", "time")
+UNTRIED = ("quick", "time", "memory")
 RACE_SHARE = 0.35  # of the budget: kept for the differential diagnosis, once it is known that the training fails
 
 
@@ -238,9 +239,10 @@ class Session:
             return self._under_guard(spec.name, spec.title, lambda: self._run_probe(spec, needs))
         except NotApplicable as why:
             return Missing("skipped", str(why))
-        except CopyNotIsolated as leak:
-            self.journal.note(f"{leak} What needs no copy was judged all the same.")
-            return Missing("skipped", str(leak).splitlines()[0])
+        except (CopyNotIsolated, ModelTooLarge) as refused:
+            self.journal.note(f"{refused} What needs no copy was judged all the same.")
+            is_large = isinstance(refused, ModelTooLarge)
+            return Missing("skipped", str(refused).splitlines()[0], "memory" if is_large else "")
         except (Cancelled, BadInput, SandboxRefused):
             raise
         except OutOfTime as why:

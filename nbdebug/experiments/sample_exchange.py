@@ -15,6 +15,9 @@ from nbdebug.setup.user_code import user_code
 
 __all__ = ["Samples", "runnable", "runs", "samples_of", "several_batches"]
 
+FEW = 2  # batches whose drawing is timed
+DRAWING = 0.2  # of the time that is left, for drawing the others
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -88,8 +91,12 @@ def runnable(samples: Samples, count: int, run: Callable[[Batch], Any]) -> Sampl
 
 
 def several_batches(sandbox: Sandbox, most: int) -> list[Batch]:
-    """Return some batches, as many as asked or as there are."""
-    return sandbox.batches(most)
+    """Return some batches: as many as asked, fewer where the time that is left has no room for drawing them."""
+    control = sandbox.control
+    begun = control.clock()
+    few = sandbox.batches(FEW)
+    room = control.affordable((control.clock() - begun) / max(len(few), 1), most, part=DRAWING)
+    return few if room < most else sandbox.batches(most)
 
 
 def samples_of(sandbox: Sandbox, batch: Batch | None = None) -> Samples:

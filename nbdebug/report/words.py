@@ -21,6 +21,7 @@ _SKIPPED = {  # what is left out of a run though it may apply
     "quick": 'not tried: effort="quick" leaves training out; effort="normal" tries them',
     "stopped": "not reached before the run was stopped",
     "time": 'not tried: {limit}; effort="thorough" tries them',
+    "memory": "not tried: there is not enough memory for a copy of the model",
     "user": "skipped by you",
 }
 

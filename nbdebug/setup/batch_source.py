@@ -20,6 +20,8 @@ from nbdebug.setup.sample_store import KEPT_BYTES, SampleStore
 
 __all__ = ["Feed"]
 
+GLANCE = 2  # batches of a first look, which is timed
+
 
 class Feed:
     """A source of batches made from what the user calls a loader."""
@@ -52,6 +54,8 @@ class Feed:
 
         They are as the loader gave them: whoever changes one has to copy it. Beyond so many bytes they are not kept.
         """
+        if count > len(self._first) and len(self._first) <= GLANCE:  # so few are drawn anew, in one go with the rest
+            self._first, self._rest = [], None
         is_kept = True
         try:
             for number in range(count):

@@ -234,3 +234,29 @@ def test_samples_are_read_once_for_all_experiments() -> None:
     session.gather(FirstWeights)
     batches = 8 * 32  # of the loader itself, shared by all experiments that run batches
     assert rows < 100 and sum(COUNTED.values()) - swept - rows <= batches
+
+
+class Broken(Dataset[Any]):
+    """Samples of which one cannot be read."""
+
+    def __len__(self) -> int:
+        return 256
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 77:
+            raise OSError("no such file")
+        return torch.randn(8, generator=torch.Generator().manual_seed(index)), index % 2
+
+
+def test_a_model_too_large_for_a_copy_is_judged_with_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbdebug.sandbox.copying._free_bytes", lambda device: 1000)
+    monkeypatch.setattr("nbdebug.sandbox.copying.TRIFLE", 0)
+    made = separable() | {"loader": DataLoader(Broken(), 32)}
+    report = nbdebug.diagnose(**made, progress=False)
+    assert report.findings[0].check == "sample-fails"
+    left_out = {result.check: result.left_out for result in report.results if result.left_out}
+    assert left_out["forward-fails"] == left_out["training-fails"] == "memory"
+    assert {result.status for result in report.results} <= {"found", "clean", "skipped"}
+    (line,) = outline(report).not_tried
+    assert line.endswith("not tried: there is not enough memory for a copy of the model.")
+    assert any("What needs no copy was judged" in note for note in report.notes)
