@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nbdebug.charts import Bars, Lines
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
-from nbdebug.core.verification import Contest, Verification
-from nbdebug.engine.differential import Differential, Run, take_apart
+from nbdebug.core.verification import Verification
+from nbdebug.engine.differential import OUTCOMES, Differential, take_apart
+from nbdebug.engine.differential.evidence import compared, contests, curves, numbers, skills, summary
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.session import Session, not_tried
 from nbdebug.errors import Cancelled, NbdebugError, OutOfTime
@@ -26,7 +26,6 @@ from nbdebug.sandbox import interrupts_held
 __all__ = ["ruled_out", "says_learning", "settle"]
 
 FAILS = "training-fails"
-MOST_SHOWN = 12  # exchanges in a chart
 
 
 def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
@@ -127,7 +126,7 @@ def _write(session: Session, gate: LearningGate, found: Differential) -> None:
     named = found.cause.exchange.check if found.cause is not None else ""
     for check in alarming:
         if check != named:
-            kept = tuple(_judged(f, found) for f in results[check].findings)
+            kept = tuple(judged(f, found) for f in results[check].findings)
             session.journal.write(results[check].with_findings(kept))
     if named:
         odd = [c for c in alarming if c != named and not any(f.is_contradiction for f in results[c].findings)]
@@ -136,25 +135,17 @@ def _write(session: Session, gate: LearningGate, found: Differential) -> None:
             findings = [f if f.is_contradiction else replace(f, severity="suspect", cures=None) for f in findings]
         session.journal.write(Result(named, "found", tuple(findings)))
     elif FAILS in results:
-        shown = [replace(f, exhibit=_exchanges(found)) for f in results[FAILS].findings]
+        shown = [replace(f, exhibit=skills(found), explains=OUTCOMES[1:]) for f in results[FAILS].findings]
         session.journal.write(results[FAILS].with_findings(tuple(shown)))
-    session.journal.note(_summary(found))
-
-
-def _exchanges(found: Differential) -> Bars:
-    """Return the skill that each exchange came to, the best first."""
-    tried = sorted((run for run in found.runs if run.was_tried), key=lambda run: -run.skill)[:MOST_SHOWN]
-    names = ("as it is", *(run.exchange.name for run in tried))
-    skills = (found.own, *(max(run.skill, 0.0) for run in tried))
-    return Bars(names, skills, title="Skill with one ingredient exchanged (0: constant prediction, 1: perfect)")
+    session.journal.note(summary(found))
 
 
 def _caused(
     session: Session, gate: LearningGate, found: Differential, known: Result | None, odd: Sequence[str]
 ) -> list[Finding]:
     assert found.cause is not None
-    old = [f for f in known.findings if f.is_alarm] if known is not None else []
-    if found.cause.exchange.is_hypothesis and old:
+    old = [f for f in known.findings if f.is_alarm] if known is not None and known.check != FAILS else []
+    if old:
         return [_confirmed(finding, gate, found, odd) for finding in old]
     return [replace(_named(gate, found, odd), check=found.cause.exchange.check, session=session)]
 
@@ -165,14 +156,22 @@ def _has_standing(results: Iterable[Result], found: Differential) -> bool:
     return any(not found.refutes(check) and not found.confirms(check) for check in bugs)
 
 
-def _judged(finding: Finding, found: Differential) -> Finding:
-    """Return an alarm that is not the cause: a refuted statistic is a note, an untried one a suspect."""
-    if finding.is_alarm and finding.is_contradiction:
-        return replace(finding, explains=tuple(dict.fromkeys((*finding.explains, FAILS))))
+def judged(finding: Finding, found: Differential) -> Finding:
+    """Return an alarm that is not the cause: a refuted statistic is a note, an untried one a suspect.
+
+    A contradiction accounts for how the training comes out, unless its fix does not help and another one does.
+    """
     if not finding.is_alarm:
         return finding
-    if found.refutes(finding.check) and found.cause is not None:
+    refuted = found.cause is not None and found.refutes(finding.check)
+    if finding.is_contradiction:
+        outcomes = () if refuted else OUTCOMES
+        return replace(finding, explains=tuple(dict.fromkeys((*finding.explains, *outcomes))))
+    if refuted:
         return replace(finding, severity="note", told_apart="Its fix on a copy does not rescue the training.")
+    if found.cause is not None and (found.confirms(finding.check) or found.is_part(finding.check)):
+        told = "its fix rescues the training as well" if not found.is_part(finding.check) else "it is the other half"
+        return replace(finding, severity="suspect", told_apart=f"One cause with {found.cause.exchange.check}: {told}.")
     return replace(finding, severity="suspect")
 
 
@@ -180,14 +179,16 @@ def _confirmed(finding: Finding, gate: LearningGate, found: Differential, others
     assert found.cause is not None
     proven = found.cause.exchange.remedies
     remedy = next((r for r in finding.remedies if r in proven), proven[0])
-    proof = Verification(remedy, "verified", _compared(gate, found), _contests(gate, found), _curves(gate, found))
+    proof = Verification(remedy, "verified", compared(gate, found), contests(gate, found), curves(gate, found))
     return replace(
         finding,
         severity="bug",
+        remedies=(*proven, *(r for r in finding.remedies if r not in proven)),
         verifications=[proof],
-        explains=tuple(dict.fromkeys((*finding.explains, FAILS, *_symptoms(found, others)))),
-        evidence={**finding.evidence, **_numbers(gate, found)},
-        told_apart=f"Fixed alone on a copy, the training is rescued: {_compared(gate, found)}",
+        explains=_explained(finding.explains, others),
+        evidence={**finding.evidence, **numbers(gate, found)},
+        told_apart=f"With {found.cause.exchange.name} alone, on a copy, the training is rescued: "
+        + compared(gate, found),
         cures=(FAILS,),
     )
 
@@ -197,73 +198,21 @@ def _named(gate: LearningGate, found: Differential, others: Sequence[str]) -> Fi
     assert found.cause is not None
     exchange = found.cause.exchange
     proof = Verification(
-        exchange.remedies[-1], "verified", _compared(gate, found), _contests(gate, found), _curves(gate, found)
+        exchange.remedies[-1], "verified", compared(gate, found), contests(gate, found), curves(gate, found)
     )
     return Finding(
-        f"{exchange.cause}: with {exchange.name}, {_compared(gate, found)}",
+        f"{exchange.cause}: with {exchange.name}, {compared(gate, found)}",
         where=exchange.where,
         severity="bug",
-        evidence={**_numbers(gate, found), "threshold": found.needed, "source": "comparison within the run"},
+        evidence={**numbers(gate, found), "threshold": found.needed, "source": "comparison within the run"},
         remedies=exchange.remedies,
-        explains=tuple(dict.fromkeys((FAILS, *_symptoms(found, others)))),
-        exhibit=_curves(gate, found),
+        explains=_explained((), others),
+        exhibit=curves(gate, found),
         verifications=[proof],
         cures=(FAILS,),
     )
 
 
-def _symptoms(found: Differential, others: Sequence[str]) -> list[str]:
-    """Return the other alarms whose own fix does not rescue the training."""
-    return [check for check in others if not found.confirms(check)]
-
-
-def _compared(gate: LearningGate, found: Differential) -> str:
-    assert found.cause is not None
-    run = found.cause
-    if gate.measure == "held-out loss" or not gate.is_finite:
-        return (
-            f"the held-out loss reaches {run.value:.3g} after {run.steps} steps (as it is: {gate.patient_value:.3g})."
-        )
-    return (
-        f"the {gate.measure} on held-out samples reaches {run.value:.0%} after {run.steps} steps "
-        f"(as it is: {gate.patient_value:.0%}, chance level {gate.chance:.0%})."
-    )
-
-
-def _numbers(gate: LearningGate, found: Differential) -> dict[str, Any]:
-    assert found.cause is not None
-    return {
-        f"{gate.measure} as it is": gate.patient_value,
-        f"{gate.measure} with {found.cause.exchange.name}": found.cause.value,
-        "skill as it is": found.own,
-        "skill with the exchange": found.cause.skill,
-        "achievable skill": gate.reference,
-    }
-
-
-def _contests(gate: LearningGate, found: Differential) -> tuple[Contest, ...]:
-    runs: list[Run] = [run for run in (found.cause, found.again) if run is not None]
-    return tuple(
-        Contest(seed, gate.measure, gate.patient_value, run.value, better=True, clean=True)
-        for seed, run in enumerate(runs)
-    )
-
-
-def _curves(gate: LearningGate, found: Differential) -> Lines:
-    assert found.cause is not None
-    lines = [("as it is", gate.losses), (f"with {found.cause.exchange.name}", found.cause.losses)]
-    return Lines.of_losses(lines, "Training loss")
-
-
-def _summary(found: Differential) -> str:
-    """Say in one note what was tried and what came of it."""
-    tried = [run for run in found.runs if run.was_tried]
-    late = sum(run.left_out.startswith("not tried") for run in found.runs)
-    listed = "; ".join(f"{run.exchange.name} {run.skill:.2f}" for run in sorted(tried, key=lambda r: -r.skill)[:6])
-    text = f"Your training fails (skill {found.own:.2f}). {len(tried)} exchanges were tried on copies: {listed}."
-    if late:
-        text += f" {late} were not tried for want of time."
-    if found.cause is None:
-        offered = ", ".join(run.exchange.name for run in found.repairs)
-        text += " The cause was not found." + (f" It learns with {offered}." if offered else "")
-    return text
+def _explained(known: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """Return what a named cause accounts for: every other alarm on a statistic, whether or not its fix helps too."""
+    return tuple(dict.fromkeys((*known, *OUTCOMES, *others)))

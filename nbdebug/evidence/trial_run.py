@@ -19,6 +19,7 @@ from nbdebug.experiments.locate_module import place_at, record
 from nbdebug.experiments.sample_exchange import runs, several_batches
 from nbdebug.experiments.shape_fixes import Suggestion, labels_met, layer_fits, loss_fits
 from nbdebug.experiments.source_lines import line_of
+from nbdebug.experiments.tape import compares_with_batch
 from nbdebug.experiments.torch_error_patterns import mishap_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -84,6 +85,8 @@ def trial_run(sandbox: Sandbox, control: Control) -> TrialRun:
                 f"your train_step runs, but the {failed.failed_at} pass fails without it; pass compute_loss="
             )
         return failed
+    if not compares_with_batch(sandbox, batches[0]):
+        raise NotApplicable("your train_step compares outputs with constants or noise alone; pass compute_loss=")
     later = failed if failed is not None else _attempt(sandbox, batches[0], 0, training=False)
     sandbox.setup.whole_batches = _takes_whole_batches_only(sandbox, batches[0])
     return TrialRun("", batch=describe(batches[0].reading), later=later)

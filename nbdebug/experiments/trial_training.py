@@ -10,6 +10,7 @@ import torch
 
 from nbdebug.experiments.learning_curve import Fit
 from nbdebug.experiments.skill import metric_of, skill_of
+from nbdebug.experiments.tape import compares_with_batch
 from nbdebug.experiments.train_briefly import hurry
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Setup
@@ -94,6 +95,7 @@ class TrialTraining:
         if sandbox.train_step is None:  # a step of the user's own sets the mode, or forgets to
             sandbox.ready_to_train()
         self.metric = metric_of(sandbox, data.test[0])
+        self.is_loss_theirs = sandbox.is_loss_known and compares_with_batch(sandbox, data.test[0])
         seed_all(seed)
         self.score()
 
@@ -151,7 +153,7 @@ class TrialTraining:
     @torch.no_grad()
     def _held_out_loss(self) -> float:
         """Return the mean loss in training mode, which is what is minimized, with the same random draws each time."""
-        if not self.sandbox.is_loss_known:
+        if not self.is_loss_theirs:
             return math.nan
         state = torch.get_rng_state()
         try:

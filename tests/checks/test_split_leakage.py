@@ -130,3 +130,30 @@ def test_augmented_training_data_are_a_clean_split() -> None:
 def test_names_the_indices() -> None:
     found = status(overlapping_slices()).findings[0]
     assert found.evidence["leaked"] == 100 and all(index < 100 for index in found.evidence["indices"])
+
+
+class Counted(Dataset[Any]):
+    """Sequences that count up from a random start by a random step, with themselves as labels."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        start, step = torch.randint(24, (2, count, 1), generator=generator)
+        self.ids = (start + step * torch.arange(16)) % 24
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"input_ids": self.ids[index], "labels": self.ids[index]}
+
+
+def test_the_ids_of_a_sequence_count_once() -> None:
+    """There are 576 such sequences, so that they repeat by chance within the training data, too."""
+    model = nn.Sequential(nn.Embedding(24, 8), nn.Linear(8, 24))
+    made = {"model": model, "loader": DataLoader(Counted(600, 0), 32), "val_loader": DataLoader(Counted(200, 1), 32)}
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten())
+
+    report = nbdebug.diagnose(**made, compute_loss=compute_loss, checks=["split-leakage"], progress=False)
+    assert not report.alarms, report.alarms

@@ -10,7 +10,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
+from nbdebug.core.control import Control
 from nbdebug.core.registry import registry
+from nbdebug.experiments.skill import metric_of
+from nbdebug.experiments.tape import compares_with_batch
+from nbdebug.sandbox import make_sandbox
+from nbdebug.setup import Setup
 from tests import loops
 from tests.examples import all_failing_examples
 from tests.zoo.tabular import digits
@@ -107,6 +112,65 @@ def test_the_user_s_model_is_untouched(quick: bool) -> None:
     diagnosed(made, quick=quick)
     assert all(torch.equal(value, made["model"].state_dict()[name]) for name, value in before.items())
     assert not made["optimizer"].state
+
+
+class Players(nn.Module):
+    """A generator whose noise has as many values as a sample, and its discriminator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 2))
+        self.discriminator = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, noise: torch.Tensor) -> torch.Tensor:
+        """Return generated samples."""
+        made: torch.Tensor = self.generator(noise)
+        return made
+
+
+def adversarial_step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """Train both players against constants."""
+    real, fake = batch[0], model(torch.randn_like(batch[0]))
+    ones = torch.ones(len(real), 1)
+    optimizer.zero_grad()
+    loss = loss_fn(model.discriminator(real), ones) + loss_fn(model.discriminator(fake.detach()), 0 * ones)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    fooled: torch.Tensor = loss_fn(model.discriminator(fake), ones)
+    fooled.backward()
+    optimizer.step()
+    return loss.detach() + fooled.detach()
+
+
+def two_players() -> dict[str, Any]:
+    """Return a program whose `loss_fn(model(inputs), inputs)` runs, and means nothing."""
+    torch.manual_seed(0)
+    model, points = Players(), 2 * torch.randn(320, 2) + 1
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    loader = DataLoader(TensorDataset(points), 32, shuffle=True)
+    made = {"model": model, "loader": loader, "loss_fn": nn.BCEWithLogitsLoss(), "optimizer": optimizer}
+    return {**made, "train_step": adversarial_step}
+
+
+def supervised_step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """Take a plain step."""
+    optimizer.zero_grad()
+    loss: torch.Tensor = loss_fn(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def test_players_are_not_judged_by_a_loss_that_they_do_not_minimize() -> None:
+    """Their outputs are compared with constants; those of a classifier's own step with its labels."""
+    setup = Setup(**two_players())
+    sandbox = make_sandbox(setup, Control())
+    assert not compares_with_batch(sandbox, sandbox.batch()) and not metric_of(sandbox, sandbox.batch())
+    sandbox = make_sandbox(Setup(**{**with_rate(0.1), "train_step": supervised_step}), Control())
+    assert compares_with_batch(sandbox, sandbox.batch()) and metric_of(sandbox, sandbox.batch())
+    report = diagnosed(two_players(), checks=["training-fails", "wrong-loss-for-task", "untrained-parameters"])
+    assert not report.alarms
 
 
 STATISTICS = [e for e in all_failing_examples() if registry.load().find(e.check).basis == "statistic"]

@@ -157,7 +157,8 @@ def _shared(train: Feed, held: Feed) -> tuple[int | None, int, tuple[tuple[int, 
 def _rich(setup: Setup, feed: Feed, indices: list[int], clean: SampleTable, looks: int = 64) -> int:
     """Estimate how many of these samples hold content that is too improbable to come twice by accident.
 
-    The improbability of a sample is that of its values, column by column, among the training samples.
+    The improbability of a sample is that of its values, column by column, among the training samples. Columns that
+    say the same, such as equal inputs or the counts of token ids, count once.
     """
     if not indices or feed.dataset is None or feed.gives_whole_batches:
         return 0
@@ -166,7 +167,8 @@ def _rich(setup: Setup, feed: Feed, indices: list[int], clean: SampleTable, look
     if rows.shape[1] != clean.rows.shape[1]:
         return 0
     bits = np.zeros(len(rows))
-    for column in range(rows.shape[1]):
+    said_once = np.unique(clean.rows, axis=1, return_index=True)[1]
+    for column in (c for c in said_once if "(counts)" not in clean.columns[c]):
         counts = Counter(clean.rows[:, column].tolist())
         bits -= np.log2([max(counts[v], 1) / len(clean) for v in rows[:, column].tolist()])
     return round(float((bits >= RICH).mean()) * len(indices))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding
+from nbdebug.engine.differential.choice import OUTCOMES, candidates, gain_needed, rescues
 from nbdebug.engine.differential.exchanges import Exchange, exchanges_for, hypotheses
 from nbdebug.engine.differential.race import Run, own_skill, race, repeat
 from nbdebug.evidence.learning_gate import LearningGate
@@ -18,10 +19,7 @@ from nbdebug.experiments.trial_training import split_batches
 from nbdebug.sandbox import make_sandbox
 from nbdebug.setup import Setup
 
-__all__ = ["Differential", "Exchange", "Run", "take_apart"]
-
-LEAST_GAIN = 0.15  # of skill; smaller ones happen between seeds
-HALF_WAY = 0.5  # to the best run of all
+__all__ = ["OUTCOMES", "Differential", "Exchange", "Run", "take_apart"]
 
 
 @dataclass(frozen=True)
@@ -37,21 +35,24 @@ class Differential:
     def refutes(self, check: str) -> bool:
         """Whether fixes of this check's finding were tried to the end, and none rescues the training."""
         tried = [r for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check and r.was_tried]
-        return bool(tried) and not any(r.is_cut_short or self.rescues(r) for r in tried)
+        return bool(tried) and not self.is_part(check) and not any(r.is_cut_short or self.rescues(r) for r in tried)
 
     def confirms(self, check: str) -> bool:
         """Whether a fix of this check's finding rescues the training."""
         return any(self.rescues(r) for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check)
 
+    def is_part(self, check: str) -> bool:
+        """Whether the named cause is two problems at once, and this check's is the second."""
+        return self.cause is not None and self.cause.exchange.also == check
+
     def rescues(self, run: Run) -> bool:
-        """Whether this run goes at least half of the way from the user's own training to the best."""
-        return run.was_tried and run.skill - self.own >= self.needed
+        """Whether this run goes far enough of the way from the user's own training to the best."""
+        return rescues(run, self.runs, self.own)
 
     @property
     def needed(self) -> float:
-        """The gain in skill that counts as a rescue; repairs such as Adam do not raise the mark for causes."""
-        best = max((run.skill for run in self.runs if run.was_tried and run.exchange.check), default=self.own)
-        return max(LEAST_GAIN, HALF_WAY * (best - self.own))
+        """The gain in skill that counts as a rescue."""
+        return gain_needed(self.runs, self.own)
 
 
 def take_apart(setup: Setup, gate: LearningGate, findings: Sequence[Finding], control: Control) -> Differential:
@@ -62,12 +63,9 @@ def take_apart(setup: Setup, gate: LearningGate, findings: Sequence[Finding], co
     del sandbox  # before other copies are made
     runs = race(setup, data, gate, exchanges, control)
     found = Differential(own_skill(gate), tuple(runs))
-    rescuing = [run for run in runs if found.rescues(run)]
-    repairs = tuple(run for run in rescuing if not run.exchange.check)
-    for run in rescuing:
-        if not run.exchange.check:
-            continue
+    repairs = tuple(run for run in runs if found.rescues(run) and not run.exchange.check)
+    for run in candidates(runs, found.own):
         again = repeat(setup, data, gate, run.exchange, control)
-        if found.rescues(again):
+        if again.was_tried and again.skill - found.own >= found.needed:
             return Differential(found.own, found.runs, run, again, repairs)
     return Differential(found.own, found.runs, None, None, repairs)

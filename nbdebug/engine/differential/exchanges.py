@@ -6,46 +6,26 @@ here (void) or have no reason to (immaterial) are left out: that is where much o
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler
 
 from nbdebug.core.finding import Finding
-from nbdebug.core.remedy import Patch, Remedy
+from nbdebug.core.remedy import Patch, Remedy, in_code
+from nbdebug.engine.differential.exchange import REPAIR, Exchange
+from nbdebug.engine.differential.exchange import one as _one
+from nbdebug.engine.differential.scales import scales, start
+from nbdebug.errors import NbdebugError
 from nbdebug.experiments.trial_training import HeldOut
 from nbdebug.sandbox import Sandbox
-from nbdebug.setup import Batch, Setup
+from nbdebug.setup import Setup
+from nbdebug.setup.loss import infer_loss
 
 __all__ = ["Exchange", "exchanges_for", "hypotheses"]
 
-SHIFTED = 0.5  # standard deviations: so far from zero is the mean of no usual initialization
 MOST_ALTERNATIVES = 3  # fixes of one finding that are tried
-REPAIR = ""  # helps whatever the cause is, so it is offered and never named
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """What is exchanged, the check that it belongs to, the cause in words, and the fix.
-
-    `where` is the place that a finding names. Without a check it is a repair, which names no cause. `is_hypothesis`
-    says that a check of this run suggests it.
-    """
-
-    name: str
-    check: str
-    cause: str
-    where: str
-    remedies: tuple[Remedy, ...]
-    is_hypothesis: bool = False
-
-    @property
-    def patches(self) -> tuple[Patch, ...]:
-        """What is done to the copy."""
-        return tuple(remedy.patch for remedy in self.remedies if remedy.patch is not None)
 
 
 def hypotheses(findings: Sequence[Finding]) -> list[Exchange]:
@@ -59,7 +39,15 @@ def hypotheses(findings: Sequence[Finding]) -> list[Exchange]:
             if remedy.patch not in [other.patch for other in known]:
                 known.append(remedy)
     return [
-        Exchange(f"{check} fixed", check, first[check].says, first[check].where, tuple(remedies), is_hypothesis=True)
+        Exchange(
+            f"{check} fixed",
+            check,
+            first[check].says,
+            first[check].where,
+            tuple(remedies),
+            is_hypothesis=True,
+            is_contradiction=first[check].is_contradiction,
+        )
         for (check, _), remedies in found.items()
     ]
 
@@ -68,12 +56,8 @@ def exchanges_for(sandbox: Sandbox, data: HeldOut) -> list[Exchange]:
     """Return the exchanges that are neither void nor immaterial here, in the order in which causes are named."""
     setup = sandbox.setup
     found: list[Exchange] = [*_wiring(sandbox), *_step(setup), *_regularization(sandbox), *_head(sandbox)]
-    found += [*_scales(data), *_start(sandbox), *_rates(), *_network(), *_batches(data)]
+    found += [*scales(data), *start(sandbox), *_rates(), *_network(sandbox), *_batches(data)]
     return found + list(_repairs())
-
-
-def _one(name: str, check: str, cause: str, where: str, *fixes: tuple[str, str, Patch]) -> Exchange:
-    return Exchange(name, check, cause, where, tuple(Remedy(says, code, patch) for says, code, patch in fixes))
 
 
 def _wiring(sandbox: Sandbox) -> Iterator[Exchange]:
@@ -111,6 +95,7 @@ def _step(setup: Setup) -> Iterator[Exchange]:
         yield _one(
             "shuffled samples", "unshuffled-loader", "The training samples are not shuffled", "loader",
             ("Shuffle the training data.", "DataLoader(dataset, batch_size=32, shuffle=True)", Patch("shuffle")),
+            is_general=True,
         )  # fmt: skip
 
 
@@ -118,119 +103,101 @@ def _regularization(sandbox: Sandbox) -> Iterator[Exchange]:
     if sandbox.compute_loss is not None:
         yield _one(
             "the usual loss alone", "loss-terms-unbalanced", "Another term of compute_loss outweighs the error",
-            "compute_loss", ("Train with the error alone, then add one term at a time.", "", Patch("plain-loss")),
+            "compute_loss",
+            ("Train with the error alone, then add one term at a time.", f"loss = {_usual_loss(sandbox)[1]}",
+             Patch("plain-loss")),
         )  # fmt: skip
+    code = "for module in model.modules():\n    if isinstance(module, nn.Dropout):\n        module.p = 0.1"
     yield _one(
         "no dropout", "excessive-dropout", "Dropout removes too much of the signal", "model",
-        ("Lower the dropout probability.", "nn.Dropout(0.1)", Patch("limit-dropout", {"share": 0.0})),
+        ("Lower the dropout probability.", code, Patch("limit-dropout", {"share": 0.0})), is_general=True,
     )  # fmt: skip
     if any(group.get("weight_decay") for group in sandbox.optimizer.param_groups):
         setting = Patch("set-optimizer-option", {"option": "weight_decay", "value": 0.0})
         yield _one(
             "no weight decay", "excessive-weight-decay", "The weight decay is too strong", "optimizer",
-            ("Lower the weight decay.", "torch.optim.AdamW(model.parameters(), weight_decay=1e-4)", setting),
+            ("Lower the weight decay.", _in_groups('group["weight_decay"] = 0.0'), setting), is_general=True,
         )  # fmt: skip
+
+
+def _in_groups(line: str) -> str:
+    return f"for group in optimizer.param_groups:\n    {line}"
 
 
 def _head(sandbox: Sandbox) -> Iterator[Exchange]:
-    drop = ("Remove the last activation.", "", Patch("drop-last-activation"))
-    usual = ("Train with the loss that fits outputs and targets.", "", Patch("replace-loss", {"loss": "usual"}))
+    loss, _ = _usual_loss(sandbox)
+    drop = ("Remove the last activation.", _without_activation(sandbox), Patch("drop-last-activation"))
+    usual = ("Train with the loss that fits outputs and targets.", f"loss_fn = {loss}")
+    fixes = (drop, (*usual, Patch("replace-loss", {"loss": "usual"})))
     cause, check = "The last layer does not fit the loss and the targets", "wrong-loss-for-task"
-    yield _one("no last activation", check, cause, "model", drop)
-    yield _one("the usual loss", check, cause, "loss_fn", usual)
-    yield _one("no last activation and the usual loss", check, cause, "loss_fn", drop, usual)
+    yield _one("no last activation", check, cause, "model", fixes[0])
+    yield _one("the usual loss", check, cause, "loss_fn", fixes[1])
+    yield _one("no last activation and the usual loss", check, cause, "loss_fn", *fixes)
 
 
-def _scales(data: HeldOut) -> Iterator[Exchange]:
-    if any(_is_off_scale(values, column_ratio=30.0) for values in _columns(data, lambda batch: batch.inputs)):
-        fix = ("Standardize the inputs.", "x = (x - mean) / std", Patch("standardize-inputs"))
-        yield _one("standardized inputs", "unnormalized-inputs", "The inputs are not normalized", "batch", fix)
-    if any(_is_off_scale(values, least=0.02) for values in _columns(data, lambda batch: batch.targets)):
-        fix = ("Standardize the targets.", "y = (y - y_mean) / y_std", Patch("standardize-targets"))
-        yield _one("standardized targets", "unscaled-targets", "The targets are far from unit scale", "batch", fix)
+def _without_activation(sandbox: Sandbox) -> str:
+    """Return the code that leaves out the activation at the end, where a module applies it."""
+    path, last = list(sandbox.model.named_modules())[-1]
+    if path and type(last).__module__ == "torch.nn.modules.activation":
+        return f"{in_code(path)} = nn.Identity()"
+    return "# In forward, return the logits: the value before the last sigmoid or softmax."
 
 
-def _columns(data: HeldOut, part: Callable[[Batch], dict[str, torch.Tensor]]) -> list[torch.Tensor]:
-    """Return each floating-point input or target as rows of features."""
-    found: dict[str, list[torch.Tensor]] = {}
-    for batch in data.train[:16]:
-        for name, tensor in part(batch).items():
-            if tensor.is_floating_point() and tensor.dim() > 0:
-                found.setdefault(name, []).append(tensor.detach().double().reshape(len(tensor), -1))
-    return [torch.cat(rows) for rows in found.values() if len({r.shape[1] for r in rows}) == 1]
-
-
-def _is_off_scale(values: torch.Tensor, least: float = 0.05, column_ratio: float = math.inf) -> bool:
-    """Whether these values are so far from unit scale that standardizing them may matter (differential.md)."""
-    values = values[torch.isfinite(values).all(1)]
-    if len(values) < 2:
-        return False
-    mean, std = float(values.mean().abs()), float(values.std())
-    if mean > 10 or std > 5 or std < least or mean > 5 * std:
-        return True
-    columns = values.std(0)
-    columns = columns[columns > 1e-6 * columns.max()]
-    return values.shape[1] <= 512 and bool(columns.max() > column_ratio * columns.min())
-
-
-def _start(sandbox: Sandbox) -> Iterator[Exchange]:
-    odd = [name for name, scale in _weight_scales(sandbox.model) if not 0.45 <= scale <= 3.2]
-    if odd:
-        code = f"nn.init.kaiming_uniform_(model.{odd[0]}.weight, a=5 ** 0.5)"
-        yield _one(
-            "PyTorch's default initialization", "initialization-off-scale",
-            f"The initial weights of {len(odd)} layers are off scale", odd[0],
-            ("Initialize with PyTorch's defaults.", code, Patch("reinitialize")),
-        )  # fmt: skip
-
-
-def _weight_scales(model: nn.Module) -> Iterator[tuple[str, float]]:
-    """Return for each linear or convolution layer its standard deviation against PyTorch's default; 0 if shifted."""
-    for name, module in model.named_modules():
-        weight = getattr(module, "weight", None)
-        if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)) and isinstance(weight, torch.Tensor):
-            values, fan_in = weight.detach().double(), weight[0].numel()
-            if values.numel() > 8:
-                std, mean = float(values.std()), float(values.mean().abs())
-                yield name, 0.0 if mean > SHIFTED * std else std * math.sqrt(3 * fan_in)
+@torch.no_grad()
+def _usual_loss(sandbox: Sandbox) -> tuple[str, str]:
+    """Return the code of the loss that outputs and targets suggest, and of a call of it."""
+    try:
+        with sandbox.mode(training=False):
+            batch = sandbox.batch()
+            name = infer_loss(sandbox.forward(batch), batch.target, batch.has_target).name
+    except (
+        NbdebugError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+    ):  # only the user's step runs it
+        return "nn.CrossEntropyLoss()", "loss_fn(model(x), y)"
+    code = f"nn.{name}()" if hasattr(nn, name) else "nn.MSELoss()"
+    return code, f"{code}(model(x), y)"
 
 
 def _rates() -> Iterator[Exchange]:
     for factor in (3, 10, 30, 100):
-        fix = (f"Divide the learning rate by {factor}.", "", Patch("multiply-learning-rate", {"factor": 1 / factor}))
+        patch = Patch("multiply-learning-rate", {"factor": 1 / factor})
         yield _one(
-            f"learning rate ÷ {factor}", "learning-rate-too-high", "The learning rate is too high", "optimizer", fix
-        )
+            f"learning rate ÷ {factor}", "learning-rate-too-high", "The learning rate is too high", "optimizer",
+            (f"Divide the learning rate by {factor}.", _in_groups(f'group["lr"] /= {factor}'), patch), is_general=True,
+        )  # fmt: skip
     for factor in (3, 10, 30, 100, 1000, 10_000, 100_000):
-        fix = (f"Multiply the learning rate by {factor}.", "", Patch("multiply-learning-rate", {"factor": factor}))
+        patch = Patch("multiply-learning-rate", {"factor": factor})
         yield _one(
-            f"learning rate × {factor}", "learning-rate-too-low", "The learning rate is too low", "optimizer", fix
-        )
+            f"learning rate × {factor}", "learning-rate-too-low", "The learning rate is too low", "optimizer",
+            (f"Multiply the learning rate by {factor}.", _in_groups(f'group["lr"] *= {factor}'), patch),
+            is_general=True,
+        )  # fmt: skip
 
 
-def _network() -> Iterator[Exchange]:
+def _network(sandbox: Sandbox) -> Iterator[Exchange]:
     relu = ("Replace sigmoid and tanh in hidden layers with ReLU.", "nn.ReLU()", Patch("relu-activations"))
     cause = "The gradient vanishes in saturating hidden activations"
-    yield _one("ReLU in hidden layers", "vanishing-gradients", cause, "model", relu)
-    fix = ("Use the optimizer's default options.", "", Patch("default-optimizer-options"))
-    yield _one(
-        "the optimizer's default options",
-        "unusual-optimizer",
-        "An option of the optimizer is unusual",
-        "optimizer",
-        fix,
-    )
+    yield _one("ReLU in hidden layers", "vanishing-gradients", cause, "model", relu, is_general=True)
+    kind = type(sandbox.optimizer).__name__
+    code = f'optimizer = torch.optim.{kind}(model.parameters(), lr=optimizer.param_groups[0]["lr"])'
+    fix = ("Use the optimizer's default options.", code, Patch("default-optimizer-options"))
+    cause = "An option of the optimizer is unusual"
+    yield _one("the optimizer's default options", "unusual-optimizer", cause, "optimizer", fix, is_general=True)
 
 
 def _batches(data: HeldOut) -> Iterator[Exchange]:
     size = data.train[0].size
     if size < 8 or size > 512:
-        fix = (
-            "Use batches of 32 samples.",
-            "DataLoader(dataset, batch_size=32)",
-            Patch("reload-batches", {"size": 32}),
-        )
-        yield _one("batches of 32 samples", "extreme-batch-size", f"The batch size is {size}", "loader", fix)
+        code, patch = "DataLoader(dataset, batch_size=32)", Patch("reload-batches", {"size": 32})
+        yield _one(
+            "batches of 32 samples", "extreme-batch-size", f"The batch size is {size}", "loader",
+            ("Use batches of 32 samples.", code, patch), is_general=True,
+        )  # fmt: skip
 
 
 def _repairs() -> Iterator[Exchange]:

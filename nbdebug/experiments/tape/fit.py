@@ -14,7 +14,7 @@ from nbdebug.experiments.tape.tape import Tape, record
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["fit_of_tape", "fit_on_tape"]
+__all__ = ["compares_with_batch", "fit_of_tape", "fit_on_tape"]
 
 _CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss", "gather", "take_along_dim", "__getitem__")
 _ERRORS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "gaussian_nll_loss")
@@ -27,6 +27,8 @@ def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
 
     It is measured in eval mode where the program runs in it, also by a training step that calls `model.train()`.
     """
+    if not compares_with_batch(sandbox, batch):
+        return None
     by_step = sandbox.train_step is not None and sandbox.compute_loss is None
     steps = (False,) if sandbox.train_step is None else (by_step, not by_step) if sandbox.is_loss_known else (True,)
     for step in steps:
@@ -41,6 +43,24 @@ def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
             if fit is not None:
                 return fit
     return None
+
+
+def compares_with_batch(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether the user's own step compares its outputs with anything of the batch, as far as it can be read.
+
+    Where it compares with constants or noise alone, as adversarial players do, `loss_fn(model(inputs), targets)` runs,
+    but is nothing that this program minimizes.
+    """
+    if sandbox.train_step is None or sandbox.compute_loss is not None:
+        return True
+    try:
+        with sandbox.mode(training=False):
+            tape = record(sandbox, batch, step=True, hold_modes=True)
+    except (Cancelled, OutOfTime):
+        raise
+    except (NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
+        return True
+    return tape.target is None or bool(tape.target.sources)
 
 
 @torch.no_grad()

@@ -1,0 +1,165 @@
+"""Which of the exchanges that rescue a training is named, by plain numbers; and what the exchanges carry."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding
+from nbdebug.core.remedy import Patch
+from nbdebug.engine.differential import Differential, Run
+from nbdebug.engine.differential.choice import OUTCOMES, candidates
+from nbdebug.engine.differential.evidence import summary
+from nbdebug.engine.differential.exchange import one
+from nbdebug.engine.differential.exchanges import exchanges_for
+from nbdebug.engine.differential.scales import off_scale
+from nbdebug.engine.verdicts import judged
+from nbdebug.experiments.trial_training import split_batches
+from nbdebug.sandbox import make_sandbox
+from nbdebug.setup import Setup
+
+
+def run(check: str, skill: float, patch: str = "some", *, is_general: bool = False, also: str = "") -> Run:
+    """Return an exchange that came to this skill."""
+    fix = ("Fix it.", "fixed = True", Patch(patch))
+    return Run(one(f"{check} exchanged", check, "A cause", "model", fix, is_general=is_general, also=also), skill)
+
+
+def suggested(run: Run, *, is_contradiction: bool = False) -> Run:
+    """Return the same as the fix of a finding."""
+    return replace(run, exchange=replace(run.exchange, is_hypothesis=True, is_contradiction=is_contradiction))
+
+
+def named(*runs: Run, own: float = 0.1) -> list[str]:
+    """Return the checks in the order in which they are named."""
+    return [found.exchange.check for found in candidates(runs, own)]
+
+
+RATE = "multiply-learning-rate"
+
+
+def test_the_first_cause_that_goes_half_of_the_way_is_named() -> None:
+    """Half of the way from 0.1 to 0.9 is 0.5."""
+    assert named(run("frozen-parameters", 0.5), run("wrong-loss-for-task", 0.9)) == [
+        "frozen-parameters",
+        "wrong-loss-for-task",
+    ]
+    assert named(run("frozen-parameters", 0.49), run("wrong-loss-for-task", 0.9)) == ["wrong-loss-for-task"]
+
+
+def test_what_nothing_asks_for_has_to_come_near_the_best() -> None:
+    """Without dropout nearly everything trains a little faster, which makes it no cause: 0.8 of the way is 0.74."""
+    better = run("wrong-loss-for-task", 0.9)
+    assert named(run("excessive-dropout", 0.7, is_general=True), better) == ["wrong-loss-for-task"]
+    assert named(run("excessive-dropout", 0.8, is_general=True), better)[0] == "excessive-dropout"
+
+
+def test_small_gains_and_repairs_name_nothing() -> None:
+    """Adam helps whatever the cause is, and 0.1 of skill happens between seeds."""
+    assert not named(run("", 0.9), run("unscaled-targets", 0.2))
+
+
+def test_a_repair_of_the_best_skill_does_not_raise_the_mark() -> None:
+    """Normalization layers come to 1.0; the cause has to go half of the way to the best cause."""
+    assert named(run("", 1.0), run("unscaled-targets", 0.4)) == ["unscaled-targets"]
+
+
+def test_contradictions_go_before_statistics_and_these_before_what_no_check_suggests() -> None:
+    """The order of the runs decides only among equals."""
+    contradiction = suggested(run("unregistered-parameters", 0.9), is_contradiction=True)
+    statistic = suggested(run("unscaled-targets", 0.9))
+    assert named(run("wrong-loss-for-task", 0.9), statistic, contradiction) == [
+        "unregistered-parameters",
+        "unscaled-targets",
+        "wrong-loss-for-task",
+    ]
+
+
+def test_a_learning_rate_stands_behind_what_it_makes_up_for() -> None:
+    """The update ratio suggests a rate; standardized inputs rescue the training as well, and come first."""
+    ratio = suggested(run("update-ratio-off", 0.9, RATE))
+    scales, rate = run("unnormalized-inputs", 0.8), run("learning-rate-too-high", 0.9, RATE, is_general=True)
+    assert named(ratio, scales, rate) == ["unnormalized-inputs", "learning-rate-too-high", "update-ratio-off"]
+
+
+def test_clipping_is_named_only_where_nothing_else_rescues() -> None:
+    """A check that suggests clipping has seen a symptom."""
+    clipped, rate = (
+        suggested(run("exploding-gradients", 0.9, "clip-gradients")),
+        run("learning-rate-too-high", 0.8, RATE),
+    )
+    assert named(clipped, rate) == ["learning-rate-too-high", "exploding-gradients"]
+
+
+def finding(check: str, *, is_contradiction: bool = False) -> Finding:
+    """Return an alarm."""
+    return Finding("It is odd.", check=check, severity="suspect", is_contradiction=is_contradiction)
+
+
+def test_the_other_half_of_a_double_cause_stays_an_alarm() -> None:
+    """Standardizing the inputs alone changes nothing, but both together rescue the training."""
+    alone = suggested(run("unnormalized-inputs", 0.1))
+    both = run("unscaled-targets", 0.9, also="unnormalized-inputs")
+    found = Differential(0.1, (alone, both), both, both)
+    assert judged(finding("unnormalized-inputs"), found).severity == "suspect"
+    other = replace(both, exchange=replace(both.exchange, also=""))
+    assert judged(finding("unnormalized-inputs"), Differential(0.1, (alone, other), other, other)).severity == "note"
+
+
+def test_a_contradiction_accounts_for_how_the_training_comes_out() -> None:
+    """Unless its fix does not help and another one does."""
+    stands = finding("batch-mixing", is_contradiction=True)
+    assert set(OUTCOMES) <= set(judged(stands, Differential(0.1, ())).explains)
+    cause = run("wrong-loss-for-task", 0.9)
+    refuted = suggested(run("batch-mixing", 0.1), is_contradiction=True)
+    assert not judged(stands, Differential(0.1, (refuted, cause), cause, cause)).explains
+
+
+def test_the_summary_names_at_most_three() -> None:
+    """The best three, and none that is no better than the training as it is."""
+    runs = tuple(run("frozen-parameters", skill / 10) for skill in range(9))
+    text = summary(Differential(0.1, runs))
+    assert text.count("exchanged (") == 3 and "9 exchanges were tried" in text and "not found" in text
+    assert "(0." not in summary(Differential(0.9, runs))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (torch.randn(200, 4), False),
+        (torch.randn(200, 4) * 6, True),
+        (torch.randn(200, 4) + 12, True),
+        (torch.randn(200, 4) / 30, True),
+        (torch.randn(200, 4) * torch.tensor([1.0, 1, 1, 0.01]), True),
+        (torch.cat([torch.randn(200, 3), torch.zeros(200, 1).index_fill_(0, torch.tensor([7]), 3.0)], 1), False),
+        (torch.cat([torch.randn(200, 3), torch.full((200, 1), 2.0)], 1), False),
+    ],
+)
+def test_off_scale(values: torch.Tensor, expected: bool) -> None:
+    """A column that is rarely lit is on the scale of the others, and a constant one has no scale."""
+    assert (off_scale(values, column_ratio=30.0) > 1) == expected
+
+
+def test_every_exchange_carries_code_that_can_be_run() -> None:
+    """Large inputs and targets, frozen weights, odd initial weights: what can be exchanged says how."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1), nn.Sigmoid())
+    with torch.no_grad():
+        model[0].weight.fill_(5.0)  # type: ignore[union-attr, operator]
+    model[2].bias.requires_grad_(False)  # type: ignore[union-attr]
+    data = TensorDataset(torch.randn(60, 4) * 100, torch.randn(60, 1) * 100)
+    optimizer = torch.optim.SGD([model[0].weight], lr=0.1, weight_decay=0.1)  # type: ignore[list-item]
+    setup = Setup(model, DataLoader(data, 6), nn.MSELoss(), optimizer)
+    sandbox = make_sandbox(setup, Control())
+    found = exchanges_for(sandbox, split_batches(setup, sandbox.device, lambda: None))
+    assert {"standardized inputs and targets", "PyTorch's default initialization"} <= {e.name for e in found}
+    for exchange in found:
+        for remedy in exchange.remedies:
+            assert remedy.code, exchange.name
+            ast.parse(remedy.code)
