@@ -28,6 +28,7 @@ from nbdebug.views.batch_preview.source import BatchSource
 from nbdebug.views.gradients import GradientView
 from nbdebug.views.layers import LayerView
 from nbdebug.views.view import View
+from nbdebug.widgets.closing import take_down
 
 __all__ = ["TABS", "Explore", "Explored"]
 
@@ -77,7 +78,7 @@ class Explored:
             view.close()
         self._views.clear()
         if self._training is not None:
-            self._training.close()
+            take_down((self._training,))
             self._training = None
 
     def _made(self, tab: str) -> View:

@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.widgets import bundle
+from nbdebug.widgets.boxes import new_button
 
 __all__ = ["Trial", "fix_rows"]
 
@@ -32,7 +33,7 @@ def fix_rows(trials: Sequence[Trial], on_click: OnClick, *, disabled: bool) -> t
     for number, trial in enumerate(trials):
         buttons: list[Any] = []
         if trial.act is not None:
-            attempt = _button("Try again on a copy" if trial.is_verified else "Try the fix on a copy")
+            attempt = new_button("Try again on a copy" if trial.is_verified else "Try the fix on a copy")
             attempt.button_style = "" if number or trial.is_verified else "primary"
             attempt.disabled = disabled
             on_click(attempt, trial.act)
@@ -51,7 +52,7 @@ def fix_rows(trials: Sequence[Trial], on_click: OnClick, *, disabled: bool) -> t
 
 def _code_button(text: str, trial: Trial, *, first: bool = False) -> widgets.Button:
     """Return a button of which the front end takes the code: it is its tooltip."""
-    button = _button(text)
+    button = new_button(text)
     button.tooltip = trial.code
     button.button_style = "primary" if first and (trial.is_verified or trial.act is None) else ""
     button.add_class(f"nbdebug-{text.split()[0].lower()}")
@@ -60,7 +61,3 @@ def _code_button(text: str, trial: Trial, *, first: bool = False) -> widgets.But
 
 def _wide() -> widgets.Layout:
     return widgets.Layout(flex_flow="row wrap", min_width="0", align_items="center")
-
-
-def _button(text: str) -> widgets.Button:
-    return widgets.Button(description=text, layout=widgets.Layout(width="auto"))

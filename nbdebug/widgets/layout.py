@@ -13,6 +13,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from nbdebug.widgets.boxes import beside, choice, column, fitting, new_button, row, side_by_side, wrapped
 from nbdebug.widgets.closing import take_down
 from nbdebug.widgets.explore import TABS
 from nbdebug.widgets.fixes_panel import Trial, fix_rows
@@ -36,29 +37,29 @@ class Face:
         self.tree = stage_tree(rows, key=key, form="map")
         self.steps = stage_tree(form="list")
         self.chips, self.more_chips = widgets.HTML(), widgets.HTML()
-        self.task, self.loss = _choice("task"), _choice("loss")
+        self.task, self.loss = choice("task"), choice("loss")
         self.symptom = widgets.ToggleButtons(options=SYMPTOMS, value=None)
         self.symptom.add_class("nbdebug-symptoms")
-        self.no_symptom = _button("Clear", "quiet")
+        self.no_symptom = new_button("Clear", "quiet")
         self.batch, self.plan = widgets.HTML(), widgets.HTML()
         self.kicker, self.question, self.why = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.status = widgets.HTML()
-        self.progress = widgets.FloatProgress(min=0, max=1, layout=_row(height="8px"))
-        self.run_step, self.run_rest = _button("Run this step", "primary"), _button("Run the rest of this stage")
-        self.run_all = _button("▶ Run diagnosis", "main")
-        self.skip, self.stop, self.go = _button("Skip"), _button("Stop"), _button("Go there")
-        self.back, self.forward = _button("← Back"), _button("Next →")
+        self.progress = widgets.FloatProgress(min=0, max=1, layout=row(height="8px"))
+        self.run_step, self.run_rest = new_button("Run this step", "primary"), new_button("Run the rest of this stage")
+        self.run_all = new_button("▶ Run diagnosis", "main")
+        self.skip, self.stop, self.go = new_button("Skip"), new_button("Stop"), new_button("Go there")
+        self.back, self.forward = new_button("← Back"), new_button("Next →")
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
         self.path.tooltip = "report.html, .ipynb, .json or .md"
-        self.save = _button("Export report")
+        self.save = new_button("Export report")
         self.result, self.picture, self.next = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.remedies, self.rest = widgets.VBox(), widgets.HTML()
-        self.to_result, self.summary = _button("Show result"), widgets.HTML(layout=_beside())
-        self.apart, self.doubt = _button("Tell them apart"), widgets.HTML(layout=_beside())
+        self.to_result, self.summary = new_button("Show result"), widgets.HTML(layout=beside())
+        self.apart, self.doubt = new_button("Tell them apart"), widgets.HTML(layout=beside())
         self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
-        self.onward = widgets.HBox(layout=_wrapped())
-        self.tabs = {name: _button(name, "tab") for name in (VERDICT, *TABS)}
-        self.explored = widgets.VBox(layout=_row())
+        self.onward = widgets.HBox(layout=wrapped())
+        self.tabs = {name: new_button(name, "tab") for name in (VERDICT, *TABS)}
+        self.explored = widgets.VBox(layout=row())
         # No accordion: its icon needs a font that not every server gives.
         short = widgets.Layout(width="auto", align_self="flex-start")
         self.fold = widgets.ToggleButton(description="Thresholds of this step", layout=short)
@@ -69,11 +70,11 @@ class Face:
         self.show("start")
 
     def _arranged(self) -> widgets.Widget:
-        self._doubts = widgets.HBox([self.apart, self.doubt], layout=_wrapped(display="none"))
-        self._back = widgets.HBox([self.to_result, self.summary], layout=_wrapped(display="none", align_items="center"))
-        head = _part("head", [self.chips, self.task, self.loss, self.more_chips, self.run_all])
-        tabs = _part("tabs", list(self.tabs.values()))
-        told = widgets.VBox([_part("told", [self.status, self.stop]), self.progress], layout=_row())
+        self._doubts = widgets.HBox([self.apart, self.doubt], layout=wrapped(display="none"))
+        self._back = widgets.HBox([self.to_result, self.summary], layout=wrapped(display="none", align_items="center"))
+        head = side_by_side("head", [self.chips, self.task, self.loss, self.more_chips, self.run_all])
+        tabs = side_by_side("tabs", list(self.tabs.values()))
+        told = widgets.VBox([side_by_side("told", [self.status, self.stop]), self.progress], layout=row())
         told.add_class("nbdebug-progress")
         whole = widgets.VBox(
             [
@@ -84,10 +85,10 @@ class Face:
                 told,
                 self._start(),
                 self._walk(),
-                _column("explored", [self.explored]),
-                _part("foot", [self.path, self.save]),
+                column("explored", [self.explored]),
+                side_by_side("foot", [self.path, self.save]),
             ],
-            layout=_row(),
+            layout=row(),
         )
         self.tree.add_class("nbdebug-map-box")
         whole.add_class("nbdebug-wizard")
@@ -96,20 +97,20 @@ class Face:
     def _start(self) -> widgets.Widget:
         seen = widgets.HTML("<h4>Your batch, as the network receives it</h4>")
         asked = widgets.HTML("<h4>What do you see? <span class='nbdebug-quiet'>(optional)</span></h4>")
-        left = _column("batch", [seen, self.batch])
-        right = _column("ask", [asked, self.symptom, self.run_all, self.plan, self.no_symptom])
-        return _part("start", [left, right])
+        left = column("batch", [seen, self.batch])
+        right = column("ask", [asked, self.symptom, self.run_all, self.plan, self.no_symptom])
+        return side_by_side("start", [left, right])
 
     def _walk(self) -> widgets.Widget:
-        buttons = _part("buttons", [self.run_step, self.run_rest, self.skip, self.back, self.forward])
-        next_line = _part("next", [self.next, self.go])
+        buttons = side_by_side("buttons", [self.run_step, self.run_rest, self.skip, self.back, self.forward])
+        next_line = side_by_side("next", [self.next, self.go])
         step = [self._back, self.kicker, self.question, self.why, buttons, self.questions]
-        left = _column("found", [self.result, self.remedies])
-        found = _part("answer", [left, _column("picture", [self.picture])])
-        pane = _column(
+        left = column("found", [self.result, self.remedies])
+        found = side_by_side("answer", [left, column("picture", [self.picture])])
+        pane = column(
             "pane", [*step, found, self._doubts, next_line, self.onward, self.rest, self.fold, self.thresholds]
         )
-        return _part("walk", [_column("steps", [self.steps]), pane])
+        return side_by_side("walk", [column("steps", [self.steps]), pane])
 
     def show(self, screen: Screen) -> None:
         """Show one of the screens; what does not belong to it is hidden by the style sheet."""
@@ -203,14 +204,14 @@ class Face:
 
     def show_result(self, fragment: str, trials: list[Trial], rest: str = "", picture: str = "") -> None:
         """Show what was found with its picture, what can be done about it, and the rest of the report below them."""
-        self.result.value, self.rest.value = _fitting(fragment), _fitting(rest)
-        self.picture.value = _fitting(picture)
+        self.result.value, self.rest.value = fitting(fragment), fitting(rest)
+        self.picture.value = fitting(picture)
         rows, self._trials = fix_rows(trials, self.on_click, disabled=not self.stop.disabled)
         _exchange(self.remedies, rows)
 
     def show_onward(self, buttons: list[tuple[str, Callable[[], None]]]) -> None:
         """Offer what to do when nothing is left to fix, the most useful first."""
-        made = [_button(says, "" if number else "primary") for number, (says, _) in enumerate(buttons)]
+        made = [new_button(says, "" if number else "primary") for number, (says, _) in enumerate(buttons)]
         for button, (_, act) in zip(made, buttons, strict=True):
             self.on_click(button, act)
         _exchange(self.onward, made)
@@ -229,52 +230,6 @@ class Face:
     def close(self) -> None:
         """Take every widget down."""
         take_down((self.view,))
-
-
-def _fitting(fragment: str) -> str:
-    """Return a fragment that wraps to the width that the cell has, instead of widening it."""
-    return f"<div style='width:0;min-width:100%'>{fragment}</div>" if fragment else ""
-
-
-def _row(**more: str) -> widgets.Layout:
-    return widgets.Layout(width="100%", **more)
-
-
-def _wrapped(**more: str) -> widgets.Layout:
-    return widgets.Layout(flex_flow="row wrap", **more)
-
-
-def _beside() -> widgets.Layout:
-    """Return the layout of a text beside a button."""
-    return widgets.Layout(flex="1 1 240px", min_width="0")
-
-
-def _part(name: str, children: list[Any]) -> widgets.HBox:
-    """Return widgets side by side, as far as there is room, under a class for the style sheet."""
-    box = widgets.HBox(children, layout=_wrapped())
-    box.add_class(f"nbdebug-{name}")
-    return box
-
-
-def _column(name: str, children: list[Any]) -> widgets.VBox:
-    box = widgets.VBox(children, layout=widgets.Layout(min_width="0"))
-    box.add_class(f"nbdebug-{name}")
-    return box
-
-
-def _choice(name: str) -> widgets.Dropdown:
-    """Return what was understood as a chip that can be changed in its place."""
-    field = widgets.Dropdown(options=[("not known yet", "")], description=name, layout=widgets.Layout(width="auto"))
-    field.add_class("nbdebug-choice")
-    return field
-
-
-def _button(text: str, kind: str = "") -> widgets.Button:
-    style = {"primary": "primary", "main": "primary"}.get(kind, "")
-    button = widgets.Button(description=text, button_style=style, layout=widgets.Layout(width="auto"))
-    if kind:
-        button.add_class(f"nbdebug-{kind}")
-    return button
 
 
 def _exchange(box: Any, children: list[Any]) -> None:

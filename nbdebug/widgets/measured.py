@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from html import escape
 from typing import Any
 
 from nbdebug.charts import Bars, Lines
-from nbdebug.core.text import clean_text, figure
+from nbdebug.core.text import figure
 from nbdebug.engine.decision_tree import Step
 from nbdebug.engine.session import Session
 from nbdebug.sandbox import Sandbox
@@ -18,7 +17,7 @@ from nbdebug.views import page
 
 __all__ = ["measured"]
 
-MOST_NUMBERS, MOST_CURVES, FEWEST, MOST_BARS = 14, 2, 8, 24
+MOST_NUMBERS, MOST_CURVES, FEWEST, MOST_BARS, MOST_COLUMNS = 14, 2, 8, 24, 6
 
 
 def measured(step: Step, session: Session) -> str:
@@ -30,6 +29,7 @@ def measured(step: Step, session: Session) -> str:
     numbers = dict(pair for known in found for pair in _numbers(known))
     rows = [(name, figure(value)) for name, value in list(numbers.items())[:MOST_NUMBERS]]
     table = page.table(("measured", "value"), rows) if rows else ""
+    table += "".join(page.table(*rows) for known in found for rows in _tables(known))
     drawn = "".join(page.drawn(picture, picture.title, 500) for picture in pictures)
     folded = f"<details{'' if drawn else ' open'}><summary>Numbers</summary>{table}</details>" if table else ""
     return f"<div class='nbdebug-measured'>{drawn}<div class='nbdebug-scroll'>{folded}</div></div>" if found else ""
@@ -41,7 +41,7 @@ def _numbers(known: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, (bool, int, float)) or (isinstance(value, str) and 0 < len(value) <= 60):
             is_gap = isinstance(value, float) and math.isnan(value)
             if not is_gap:
-                yield escape(clean_text(name.replace("_", " "))), value
+                yield name.replace("_", " "), value
 
 
 def _pictures(known: Any) -> Iterator[Bars | Lines]:
@@ -52,9 +52,40 @@ def _pictures(known: Any) -> Iterator[Bars | Lines]:
             continue
         if len(value) >= FEWEST and all(_is_number(item) for item in value):
             yield Lines.of_losses([(title, [float(item) for item in value])], title)
+        elif all(map(is_dataclass, value)):
+            yield from _bars_of(title, value)
         elif 2 <= len(value) <= MOST_BARS and all(_is_named_number(item) for item in value):
             names, numbers = zip(*value, strict=True)
             yield Bars(tuple(map(str, names)), tuple(map(float, numbers)), title)
+
+
+def _bars_of(title: str, records: Any) -> Iterator[Bars]:
+    """Yield one bar for each of some records that have a name and a number; for a single record, all its numbers."""
+    if len(records) == 1:
+        numbers = [(name, value) for name, value in _numbers(records[0]) if isinstance(value, float)]
+        if 2 <= len(numbers) <= MOST_COLUMNS:
+            yield Bars(tuple(name for name, _ in numbers), tuple(float(value) for _, value in numbers), title)
+        return
+    rows = [dict(_numbers(item)) for item in records[:MOST_BARS]]
+    named = next((key for key, value in rows[0].items() if isinstance(value, str)), "")
+    number = next((key for key, value in rows[0].items() if isinstance(value, float)), "")
+    if named and number and all(isinstance(row.get(number), float) and math.isfinite(row[number]) for row in rows):
+        labels = tuple(str(row.get(named, "")) for row in rows)
+        yield Bars(labels, tuple(row[number] for row in rows), f"{title}: {number}")
+
+
+def _tables(known: Any) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """Yield the columns and the rows of what an evidence has one record of for each layer, head or column."""
+    for name, value in _parts(known):
+        if not isinstance(value, (tuple, list)) or not value or not all(map(is_dataclass, value)):
+            continue
+        rows = [dict(_numbers(item)) for item in value[:MOST_BARS]]
+        columns = list(dict.fromkeys(key for row in rows for key in row))[:MOST_COLUMNS]
+        if columns:
+            yield (
+                (name.replace("_", " "), *columns),
+                [(str(number), *(figure(row.get(key, "")) for key in columns)) for number, row in enumerate(rows, 1)],
+            )
 
 
 def _parts(known: Any) -> list[tuple[str, Any]]:

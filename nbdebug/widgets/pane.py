@@ -13,23 +13,21 @@ from nbdebug.core.text import plural
 from nbdebug.engine.decision_tree import Next, Stage, Step, next_step, questions, tree_order, whole_tree
 from nbdebug.engine.root_cause import Experiment, planned
 from nbdebug.engine.session import Session
-from nbdebug.engine.verdicts import ruled_out, says_learning
-from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.report import Report
-from nbdebug.report.page import part_fragment, result_fragments
+from nbdebug.report.page import part_fragment
 from nbdebug.report.verdict import verdict
 from nbdebug.widgets.fixes_panel import Trial
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.layout import Face
 from nbdebug.widgets.measured import measured
 from nbdebug.widgets.panels import Changed, questions_panel, thresholds_panel
-from nbdebug.widgets.result import RESULT, whole_report
+from nbdebug.widgets.result import RESULT, whole_report, whole_result
 from nbdebug.widgets.screens import about_step, heading, prose, title_of
 
 __all__ = ["Pane"]
 
 Try = Callable[[Finding, int], None]
 NEEDS_VAL = "It compares training with validation data: pass val_loader=… to the wizard."
+ONWARD = ("error-parts", "known-result", "error-analysis", "tuning")  # where to go when no problem is left
 OUTDATED = "Something changed since this step ran: its result is out of date."
 
 
@@ -157,46 +155,23 @@ class Pane:
 
     def _show_result(self) -> None:
         """Show the result of the whole run: the most likely cause, its fixes, and below them everything else."""
-        report = whole_report(self.session)
         outdated = len(self._stale)
         says = f"{plural(outdated, 'result')} out of date because something changed: run the diagnosis again."
         self.face.why.value = prose(escape(says)) if outdated and not self.running else ""
         self.face.show_onward([])
+        report = whole_report(self.session)
         if not report.results and not self.running:
             self.face.show_result(heading("The results are out of date." if outdated else "Nothing has run yet."), [])
             return
-        gate = self.session.known(LearningGate)
-        learns = _learns(gate) if gate is not None and gate.verdict == "learns" else ""
-        rivals = ruled_out(self.session)
-        answer, picture, rest = result_fragments(report, running=self.running, learns=learns, rivals=rivals)
-        picture = self.live if self.running else picture or self._own_curve(gate)
+        answer, picture, rest = whole_result(self.session, report, running=self.running)
         trials = [] if self.running else self._trials(report.alarms[:1])
-        self.face.show_result(answer, trials, rest, picture)
-        if not self.running and not report.alarms:
-            self.face.show_onward(self._onward(report))
+        self.face.show_result(answer, trials, rest, self.live if self.running else picture)
+        if not (self.running or report.alarms or report.not_run):
+            labels = {step.id: step.label for _, step in self._pairs()}
+            self.face.show_onward([(labels[name], self._opener(name)) for name in ONWARD if name in labels])
 
-    def _own_curve(self, gate: LearningGate | None) -> str:
-        """Draw the training that was judged where nothing was found."""
-        from nbdebug.charts import Lines
-        from nbdebug.views import page
-
-        if gate is None or not gate.losses:
-            return ""
-        curves = [("your training", gate.losses)]
-        curves += [(gate.reference_name, gate.reference_losses)] if gate.reference_losses else []
-        return page.drawn(Lines.of_losses(curves, "Training loss on a copy"), "training loss on a copy", 500)
-
-    def _onward(self, report: Report) -> list[tuple[str, Callable[[], None]]]:
-        """Return what can be done when no problem is left, as buttons that open its step."""
-        if report.not_run:
-            return []
-        wanted = ("error-parts", "known-result", "error-analysis", "tuning")
-        labels = {step.id: step.label for _, step in self._pairs()}
-
-        def opener(name: str) -> Callable[[], None]:
-            return lambda: setattr(self.face.tree, "selected", name)
-
-        return [(labels[name], opener(name)) for name in wanted if name in labels]
+    def _opener(self, step: str) -> Callable[[], None]:
+        return lambda: setattr(self.face.tree, "selected", step)
 
     def _show_step(self, results: list[Result]) -> None:
         place = self._place()
@@ -267,13 +242,6 @@ class Pane:
     def _answered(self, question: str, value: Any) -> None:
         self.session.answer(question, value)
         self._show_next()
-
-
-def _learns(gate: LearningGate) -> str:
-    """Return what a training that learns came to, and what that was compared with."""
-    says = says_learning(gate)
-    known = gate.reference_name and gate.reference == gate.reference and gate.reference_name != "a perfect prediction"
-    return f"{says}; {gate.reference_name}: skill {gate.reference:.2f}." if known else f"{says}."
 
 
 def _state_of(results: list[Result]) -> list[Any]:

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from nbdebug.core.finding import Result
-from nbdebug.engine.decision_tree import Stage, Step, questions
+from nbdebug.engine.decision_tree import Stage, Step, questions, whole_tree
 from nbdebug.engine.decision_tree.states import State, alarms_in, state_of
+from nbdebug.engine.session import Session
+from nbdebug.widgets.improving import STEP as DECOMPOSITION
 from nbdebug.widgets.stage_tree import Stage as StageRow
 from nbdebug.widgets.stage_tree import Step as StepRow
 
-__all__ = ["stage_rows"]
+__all__ = ["rows_of", "stage_rows"]
+
+
+def rows_of(
+    session: Session, running: str, stale: set[str], passed: Collection[str], improving: State
+) -> list[StageRow]:
+    """Return the rows of a session; `passed` are steps without checks that were skipped."""
+    journal, tree = session.journal, whole_tree(session.registry)
+    done: dict[str, State] = dict.fromkeys(passed, "skipped")
+    done |= {step.id: "clean" for stage in tree for step in stage.steps if _is_answered(step, journal.answers)}
+    done[DECOMPOSITION.id] = improving
+    return stage_rows(tree, {result.check: result for result in journal.results}, running, stale, done)
 
 
 def stage_rows(
@@ -54,7 +67,7 @@ def _joint(steps: Sequence[StepRow]) -> State:
     return next((state for state in ("running", "not-run", "clean") if state in states), "skipped")
 
 
-def answered(step: Step, answers: Collection[str]) -> bool:
+def _is_answered(step: Step, answers: Collection[str]) -> bool:
     """Return whether every question of a step has an answer."""
     asked = [question.id for question in questions() if question.after == step.id]
     return bool(asked) and all(name in answers for name in asked)

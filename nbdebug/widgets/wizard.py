@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ from torch import nn
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
 from nbdebug.engine.budgeting import in_budget_order
-from nbdebug.engine.decision_tree import checks_for, whole_tree
-from nbdebug.engine.decision_tree.states import State
+from nbdebug.engine.decision_tree import checks_for
 from nbdebug.engine.diagnosis import conclude, run_within_budget
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
@@ -23,20 +21,18 @@ from nbdebug.views.output import Output, live_forms
 from nbdebug.widgets.bounds import Bounds
 from nbdebug.widgets.explore import Explore, Explored
 from nbdebug.widgets.first_screen import FirstScreen
-from nbdebug.widgets.improving import STEP as DECOMPOSITION
 from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
 from nbdebug.widgets.layout import VERDICT, Face
-from nbdebug.widgets.live_loss import LiveLoss
 from nbdebug.widgets.noticing import Noticing
 from nbdebug.widgets.pane import Pane
 from nbdebug.widgets.result import RESULT, static_forms, whole_report
 from nbdebug.widgets.runner import Conclude, Runner, Trial
-from nbdebug.widgets.states import answered, stage_rows
+from nbdebug.widgets.states import rows_of
+from nbdebug.widgets.telling import Telling
 
 __all__ = ["Wizard", "wizard"]
 
-MESSAGES_A_SECOND = 10  # progress is told at most so often
 CHANGED = "Your model was changed or trained since it was measured: {} results are out of date."
 
 _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
@@ -65,15 +61,14 @@ class Wizard:
     def __init__(self, **arguments: Any) -> None:
         self._bounds, self._arguments = Bounds.out_of(arguments), arguments
         self.session = self._bounds.session(Setup(**arguments))
-        self._told = self._begun = 0.0
         self._running = ""
         self._stale: set[str] = set()
         self._passed: set[str] = set()  # steps without checks that were skipped
         self._tab = VERDICT
-        self._live = LiveLoss()
         self.improving = Improving(self.session)
         self._output = Output()
         self.face = Face(self._rows(), self._guarded, self._output.key)
+        self.telling = Telling(self.face)
         self.first_screen = FirstScreen(self.face, self._correct)
         self.first_screen.fill(self.session)
         self._connect()
@@ -207,13 +202,8 @@ class Wizard:
         return [check for check in checks if check not in known]
 
     def _rows(self) -> Any:
-        journal = self.session.journal
-        results = {result.check: result for result in journal.results}
-        tree = whole_tree(self.session.registry)
-        done: dict[str, State] = dict.fromkeys(self._passed, "skipped")
-        done |= {step.id: "clean" for stage in tree for step in stage.steps if answered(step, journal.answers)}
-        done[DECOMPOSITION.id] = self.improving.state(self._running)
-        return stage_rows(tree, results, self._running, self._stale, done)
+        improving = self.improving.state(self._running)
+        return rows_of(self.session, self._running, self._stale, self._passed, improving)
 
     def _correct(self, **changes: Any) -> None:
         """Take another loss than the one that was understood."""
@@ -362,8 +352,7 @@ class Wizard:
         self._running = text if state == "running" else ""
         self.pane.running &= state in ("running", "waiting")
         if not self.pane.running:
-            self._live.clear()
-            self.pane.live = ""
+            self.telling.clear(self.pane)
         self._refresh()
         if state in ("running", "waiting"):
             self.face.busy({"running": f"checking {text}"}.get(state, text))
@@ -378,21 +367,4 @@ class Wizard:
             self.face.explore(content)
 
     def _on_event(self, event: Event) -> None:
-        """Hear from the journal; progress is passed on at most a few times a second."""
-        if event.kind == "probe-started":
-            self._begun = time.monotonic()
-            self.face.tell(0.0, event.text)
-        elif event.kind == "progress":
-            self._live.hear(event)
-            if time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
-                self._told = time.monotonic()
-                self.face.tell(event.fraction, event.text, self._told - self._begun)
-                self._draw_live()
-
-    def _draw_live(self) -> None:
-        """Show the loss of the training that runs, on the screen of the run."""
-        picture = self._live.picture()
-        if picture:
-            self.pane.live = picture
-            if self.face.screen == "running":
-                self.face.picture.value = picture
+        self.telling.hear(event, self.pane)

@@ -25,6 +25,7 @@ SOURCES: dict[str, str] = {
     "slopes": "37 reasons, 22 and 26",
     "response": "37 reasons, 2 · Karpathy, use backprop to chart dependencies",
     "independence": "37 reasons, 25 · Karpathy, use backprop to chart dependencies",
+    "positions": "Karpathy, use backprop to chart dependencies",
     "modes": "37 reasons, 32 · FSDL, train mode",
     "repeat": "Karpathy, fix random seed",
     "loss-teaches": "37 reasons, 18",
