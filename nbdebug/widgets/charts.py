@@ -57,7 +57,7 @@ class Chart(widgets.VBox):
         if not final and now - self._updated < AT_MOST_EVERY:
             return
         self._updated = now
-        if self._live is None or not is_drawn(chart) or not self._live.update(chart):
+        if self._live is None or not is_drawn(chart) or not self._live.update(chart, final=final):
             self._show(chart, label)
         elif final:
             self._static.value = _picture(chart, label)

@@ -28,6 +28,7 @@ from nbdebug.views.batch_preview.source import BatchSource
 from nbdebug.views.gradients import GradientView
 from nbdebug.views.layers import LayerView
 from nbdebug.views.view import View
+from nbdebug.widgets.charts import Chart, chart_widget
 from nbdebug.widgets.closing import take_down
 
 __all__ = ["TABS", "Explore", "Explored"]
@@ -57,11 +58,12 @@ class Explored:
         self.session = session
         self._views: dict[str, View] = {}
         self._training: Any = None
+        self._charts: list[Chart] = []
 
     def content(self, tab: str) -> list[Any] | None:
         """Return the widgets of a tab; None where it has to be made first."""
         if tab == "Training":
-            return [self._curves()]
+            return self._curves()
         view = self._views.get(tab)
         return None if view is None else [view.widget]
 
@@ -77,6 +79,9 @@ class Explored:
         for view in self._views.values():
             view.close()
         self._views.clear()
+        for chart in self._charts:
+            chart.close()
+        self._charts = []
         if self._training is not None:
             take_down((self._training,))
             self._training = None
@@ -100,10 +105,22 @@ class Explored:
             return LayerView(session.measure(LayerCosts), session.journal.findings, checked=bool(results))
         raise NotApplicable(f"there is no tab called {tab}")
 
-    def _curves(self) -> Any:
+    def _curves(self) -> list[Any]:
         """Return the losses of the trainings that were run on copies, and how to watch the real one."""
+        lines = self._lines()
+        for chart, line in zip(self._charts, lines, strict=False):
+            chart.update(line)
+        self._charts += [chart_widget(line) for line in lines[len(self._charts) :]]
+        for chart in self._charts[len(lines) :]:
+            chart.close()
+        del self._charts[len(lines) :]
+        none = "" if lines else "<p>No training has run on a copy yet: run the diagnosis first.</p>"
         if self._training is None:
             self._training = widgets.HTML(layout=widgets.Layout(width="100%"))
+        self._training.value = f"{none}<h4>Follow your real training</h4>{page.code(WATCH)}"
+        return [*self._charts, self._training]
+
+    def _lines(self) -> list[Lines]:
         gate, overfit = self.session.known(LearningGate), self.session.known(Overfit)
         lines = []
         if gate is not None and gate.losses:
@@ -112,7 +129,4 @@ class Explored:
             lines.append(Lines.of_losses(both, "Loss of a short training on a copy"))
         if overfit is not None and overfit.curve.losses:
             lines.append(Lines.of_losses([("one batch", overfit.curve.losses)], "Loss while overfitting one batch"))
-        drawn = "".join(page.drawn(line, line.title, 560) for line in lines)
-        none = "" if drawn else "<p>No training has run on a copy yet: run the diagnosis first.</p>"
-        self._training.value = f"{drawn}{none}<h4>Follow your real training</h4>{page.code(WATCH)}"
-        return self._training
+        return lines

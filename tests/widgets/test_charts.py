@@ -14,11 +14,18 @@ from unittest import mock
 import bqplot
 import numpy as np
 import pytest
+import torch
 from ipywidgets.widgets.widget import _instances
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from nbdebug.charts import Bars, Exhibit, HistogramGrid, Lines
+from nbdebug.engine.session import Session
+from nbdebug.evidence.overfit_one_batch import Overfit
+from nbdebug.setup import Setup
 from nbdebug.widgets import charts
 from nbdebug.widgets.charts import Chart, chart_widget
+from nbdebug.widgets.explore import Explored
 from nbdebug.widgets.figures.base import BLUE, VERMILION
 from nbdebug.widgets.figures.lines import MOST_CROSSES
 from tests.report.hostile import exhibits
@@ -114,6 +121,22 @@ def test_where_a_curve_is_not_finite_there_are_crosses() -> None:
     widget.close()
 
 
+def test_zoom_is_switched_on_and_taken_back() -> None:
+    widget = chart_widget(Lines.of_losses([("a", [3.0, 2.0])], "Loss"))
+    switch, whole = widget.children[0].children[1].children
+    figure = figure_of(widget)
+    assert figure.interaction is None
+    switch.value = True
+    assert isinstance(figure.interaction, bqplot.PanZoom)
+    scale = figure.marks[0].scales["x"]
+    scale.min, scale.max = 0.2, 0.4  # as the page does
+    widget.update(Lines.of_losses([("a", [3.0, 2.0, 1.0])], "Loss"))
+    assert scale.min == 0.2  # an update keeps what is looked at
+    whole.click()
+    assert scale.min is None and scale.max is None
+    widget.close()
+
+
 def test_bars_out_of_the_band_are_marked_not_by_color_alone() -> None:
     widget = chart_widget(Bars(("low", "fine", "fine", "bad"), (0.1, 1.0, 1.1, math.nan), band=(0.5, 2.0)))
     (mark,) = figure_of(widget).marks
@@ -154,3 +177,19 @@ def test_without_bqplot_the_picture_stands_alone() -> None:
 def test_bqplot_is_loaded_by_the_first_figure() -> None:
     code = "import sys, nbdebug.widgets.charts; assert not {'bqplot', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_training_tab_shows_what_was_trained_and_updates_in_place() -> None:
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,)))
+    session = Session(Setup(nn.Linear(4, 3), DataLoader(data, 16), nn.CrossEntropyLoss()))
+    before = set(_instances)
+    explored = Explored(session)
+    (words,) = explored.content("Training") or []
+    assert "No training has run" in words.value
+    session.measure(Overfit)
+    chart, words = explored.content("Training") or []
+    assert isinstance(chart, Chart) and "No training has run" not in words.value
+    assert (explored.content("Training") or [])[0] is chart
+    explored.close()
+    assert set(_instances) == before

@@ -41,7 +41,7 @@ class LiveBars(LiveFigure):
     def _is_log(chart: Bars) -> bool:
         return chart.log and any(math.isfinite(value) and value > 0 for value in chart.values)
 
-    def _fill(self, chart: Bars) -> None:
+    def _fill(self, chart: Bars, final: bool) -> None:
         values = [float(value) for value in chart.values]
         kept = noteworthy(values, chart.band)[::-1]  # the first at the top
         shown = [values[i] for i in kept]

@@ -35,19 +35,23 @@ class LiveFigure:
         self.figure = bqplot.Figure(
             animation_duration=0,
             background_style={"fill": "none"},
+            display_toolbar=False,  # its icons need a font that not every server gives
             layout=widgets.Layout(width="100%", min_width="0"),
             **self._parts,
         )
         self.view = widgets.VBox([self._head, *self._controls(), self.figure])
         self.view.add_class("nbdebug-chart-live")
         self._shape = self._shape_of(chart)
-        self._fill(chart)
+        self._fill(chart, True)
 
-    def update(self, chart: Any) -> bool:
-        """Show other data in the same figure; False where that takes other marks."""
+    def update(self, chart: Any, *, final: bool = True) -> bool:
+        """Show other data in the same figure; False where that takes other marks.
+
+        With `final=False` more is to follow at once, and what takes the page long is left for later.
+        """
         if type(chart) is not self.kind or self._shape_of(chart) != self._shape:
             return False
-        self._fill(chart)
+        self._fill(chart, final)
         return True
 
     def close(self) -> None:
@@ -55,13 +59,17 @@ class LiveFigure:
         marks, axes = self._parts["marks"], self._parts["axes"]
         scales = {id(s): s for mark in marks for s in mark.scales.values()}
         tips = [mark.tooltip for mark in marks if mark.tooltip is not None]
-        own = [self.figure.scale_x, self.figure.scale_y]
+        own = [self.figure.scale_x, self.figure.scale_y, *self._tools()]
         take_down((self.view, *marks, *axes, *scales.values(), *tips, *own))
+
+    def _tools(self) -> Sequence[widgets.Widget]:
+        """Return what is no part of the figure at all times."""
+        return ()
 
     def _made(self, chart: Any) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _fill(self, chart: Any) -> None:
+    def _fill(self, chart: Any, final: bool) -> None:
         raise NotImplementedError
 
     def _shape_of(self, chart: Any) -> Any:
@@ -74,8 +82,9 @@ class LiveFigure:
 def mark_decades(axis: bqplot.Axis, values: Iterable[float], most: int) -> None:
     """Mark round values on a logarithmic axis: by itself it marks all that there is no room for."""
     scale = scale_over(values, log=True)
-    marks = scale.ticks(most)
-    axis.tick_values, axis.tick_labels = np.array(marks), {f"{mark:.16g}": tick_label(mark) for mark in marks}
+    marks = np.array(scale.ticks(most))
+    if not np.array_equal(axis.tick_values, marks):
+        axis.tick_values, axis.tick_labels = marks, {f"{mark:.16g}": tick_label(mark) for mark in marks.tolist()}
 
 
 def short(text: object, limit: int) -> str:

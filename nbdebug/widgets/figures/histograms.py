@@ -34,7 +34,7 @@ class LiveHistograms(LiveFigure):
     def _controls(self) -> Sequence[widgets.Widget]:
         return (self._rows,)
 
-    def _fill(self, chart: HistogramGrid) -> None:
+    def _fill(self, chart: HistogramGrid, final: bool) -> None:
         self.figure.layout.height = "220px"
         self._chart, chosen = chart, self._rows.index or 0
         names = [short(chart.rows[i] if i < len(chart.rows) else i, 60) for i in range(len(chart.counts))]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import bqplot
+import ipywidgets as widgets
 import numpy as np
 
 from nbdebug.charts import Lines
@@ -26,11 +27,12 @@ from nbdebug.widgets.figures.base import (
 __all__ = ["LiveLines"]
 
 MOST_CURVES, MOST_POINTS, MOST_HOVERED, MOST_CROSSES = 10, 2000, 100, 40
+MOST_LIVE = 300  # points while more follow at once: a refresh takes the page a sixth of the time of 2,000
 UNSEEN = 0.001  # opacity of the points that answer to the pointer; 0 is taken for none given
 
 
 class LiveLines(LiveFigure):
-    """Curves with zoom in the figure's toolbar; hovering shows the values of points."""
+    """Curves to zoom; the pointer shows the values of points."""
 
     kind = Lines
 
@@ -56,23 +58,41 @@ class LiveLines(LiveFigure):
             "fig_margin": MARGIN,
         }
 
+    def _controls(self) -> Sequence[widgets.Widget]:
+        scales = self._lines[0].scales
+        self._zoom = bqplot.PanZoom(scales={name: [scale] for name, scale in scales.items()})
+        switch = widgets.ToggleButton(description="Zoom", tooltip="drag to pan, turn the wheel to zoom")
+        whole = widgets.Button(description="Show all")
+        for control in (switch, whole):
+            control.layout.width, control.layout.height = "auto", "26px"
+        switch.observe(
+            lambda change: setattr(self.figure, "interaction", self._zoom if change["new"] else None), "value"
+        )
+        whole.on_click(lambda _: self._show_all())
+        return (widgets.HBox([switch, whole]),)
+
+    def _show_all(self) -> None:
+        for scale in self._lines[0].scales.values():
+            with scale.hold_sync():
+                scale.min = scale.max = None
+
+    def _tools(self) -> Sequence[widgets.Widget]:
+        return (self._zoom,)
+
     def _shape_of(self, chart: Lines) -> Any:
         return len(chart.series[:MOST_CURVES]), chart.log_x, chart.log_y
 
-    def _fill(self, chart: Lines) -> None:
+    def _fill(self, chart: Lines, final: bool) -> None:
         self.figure.layout.height = "260px"
         missing = []
         for (name, xs, ys), line, points in zip(chart.series, self._lines, self._points, strict=False):
             x, y = _xy(xs, ys, chart)
             missing.append(x[~np.isfinite(y)])
             end = np.flatnonzero(np.isfinite(y))[-1:].sum() + 1  # the front end wants the last point to have a place
-            x, y = thinned(x[:end], y[:end], MOST_POINTS)
-            known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-            hovered = known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST_HOVERED)).astype(int))]
-            with line.hold_sync(), points.hold_sync():
+            x, y = thinned(x[:end], y[:end], MOST_POINTS if final else MOST_LIVE)
+            with line.hold_sync():
                 line.x, line.y = x, y
-                points.x, points.y, points.names = x[hovered], y[hovered], [short(name, 40)] * len(hovered)
-                points.display_names = False
+            self._fill_points(points, short(name, 40), x if final else x[:0], y)
         with self._across.hold_sync(), self._up.hold_sync():
             self._across.label, self._up.label = short(chart.x_label, 60), short(chart.y_label, 40)
             self._up.label_offset = "46px"
@@ -82,13 +102,25 @@ class LiveLines(LiveFigure):
         self._mark_gaps(np.concatenate(missing))
         self._head.value = head(chart.title, self._legend(chart), self._notes(chart, sum(map(len, missing))))
 
+    @staticmethod
+    def _fill_points(points: bqplot.Scatter, name: str, x: np.ndarray, y: np.ndarray) -> None:
+        """Set the points that answer to the pointer; a hundred of them take the page longer than a whole line."""
+        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y[: len(x)]))
+        chosen = known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST_HOVERED)).astype(int))]
+        if not len(chosen) and not len(points.x):
+            return
+        with points.hold_sync():
+            points.x, points.y, points.names = x[chosen], y[chosen], [name] * len(chosen)
+            points.display_names = False
+
     def _mark_gaps(self, missing: np.ndarray) -> None:
         """Put crosses at the foot where values are not finite, at most so many."""
         foot = min((v for line in self._lines for v in _ends(line.y)), default=1.0)
         places = np.unique(missing[np.isfinite(missing)])
         places = places[np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_CROSSES)).astype(int))]
-        with self._gaps.hold_sync():
-            self._gaps.x, self._gaps.y = places, np.full(len(places), foot)
+        if len(places) or len(self._gaps.x):
+            with self._gaps.hold_sync():
+                self._gaps.x, self._gaps.y = places, np.full(len(places), foot)
 
     @staticmethod
     def _legend(chart: Lines) -> list[tuple[str, str, str]]:
