@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
+from benchmarks.large_setups import deep_model, slow_samples
 
 FULL, QUICK = 300, 40  # steps' worth that a whole and a quick diagnosis may cost
 BLOCK = 40  # training steps between two diagnoses
@@ -118,7 +119,29 @@ def transformer() -> Setup:
     return Setup(model, loader, torch.optim.AdamW(model.parameters(), 3e-4))
 
 
+def large_transformer() -> Setup:
+    """Six layers of width 384, 11.4 million parameters."""
+    small = transformer()
+    model = Encoder(2000, 8, width=384, layers=6)
+    loader = DataLoader(small.loader.dataset, batch_size=8, shuffle=True)
+    return Setup(model, loader, torch.optim.AdamW(model.parameters(), 3e-4))
+
+
+def deep() -> Setup:
+    """A residual network of a thousand modules."""
+    model, loader = deep_model()
+    return Setup(model, loader, torch.optim.Adam(model.parameters(), 1e-3))
+
+
+def slow() -> Setup:
+    """A small network whose samples take 3 ms each."""
+    model, loader = slow_samples()
+    return Setup(model, loader, torch.optim.Adam(model.parameters(), 1e-3))
+
+
 SETUPS: dict[str, Callable[[], Setup]] = {"MLP": mlp, "CNN": cnn, "transformer": transformer}
+LARGE: dict[str, Callable[[], Setup]] = {"large transformer": large_transformer, "deep": deep, "slow samples": slow}
+EVERY = SETUPS | LARGE
 
 
 def training(setup: Setup) -> Iterator[float]:
@@ -147,14 +170,14 @@ def examine(setup: Setup, **options: Any) -> tuple[float, nbdebug.Report]:
 def measure(name: str, rounds: int) -> dict[str, Any]:
     """Alternate training with whole and quick diagnoses of the untrained model, and compare the medians."""
     torch.manual_seed(0)
-    steps = training(SETUPS[name]())
+    steps = training(EVERY[name]())
     next(steps)
     seen: dict[str, list[float]] = {"step": [], "whole": [], "quick": []}
     reports: dict[str, nbdebug.Report] = {}
     for _ in range(rounds):
-        for kind, quick in (("whole", False), ("quick", True)):
+        for kind, effort in (("whole", "thorough" if name in SETUPS else "normal"), ("quick", "quick")):
             seen["step"].append(next(steps) / BLOCK)
-            seconds, reports[kind] = examine(SETUPS[name](), quick=quick)
+            seconds, reports[kind] = examine(EVERY[name](), effort=effort)
             seen[kind].append(seconds)
     middle = {kind: statistics.median(values) for kind, values in seen.items()}
     return {
@@ -186,7 +209,9 @@ def told(row: dict[str, Any]) -> str:
 def main() -> None:
     """Measure the set-ups and print what each costs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("setups", nargs="*", default=list(SETUPS), help=f"of {', '.join(SETUPS)}")
+    parser.add_argument(
+        "setups", nargs="*", default=list(SETUPS), help=f"of {', '.join(EVERY)}; the first three if none is named"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="where to write the figures")
     asked = parser.parse_args()
