@@ -223,3 +223,58 @@ SHAPES: dict[str, tuple[str, Callable[[], Program]]] = {
     "translation-unshifted": ("unshifted-targets", lambda: translation("unshifted")),
     "text-vae": ("", text_vae),
 }
+
+
+class PlacesOfTheBatch(nn.Module):
+    """Adds the encoding of positions along the first dimension, which holds the samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(40, 32), nn.Linear(32, 40)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.register_buffer("places", torch.randn(64, 1, 32, generator=seeded()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Score the next words."""
+        future = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        h = self.words(x) + self.places[: len(x)]  # type: ignore[index]
+        return self.head(self.layer(h, src_mask=future))
+
+
+class FirstState(nn.Module):
+    """Takes the first state of a recurrent network for the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(40, 16), nn.GRU(16, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Score the classes."""
+        return self.head(self.rnn(self.words(x))[0][:, 0])
+
+
+def scored(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+    """Compare the scores with the classes, or with the words at each position."""
+    scores = model(batch["x"])
+    return F.cross_entropy(scores.transpose(1, 2) if scores.dim() == 3 else scores, batch["y"])
+
+
+def scored_step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """Take a step that alone knows the loss."""
+    optimizer.zero_grad()
+    loss = scored(model, batch, loss_fn)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def placed(**how: Any) -> Program:
+    """Return texts for a model that numbers samples in the place of positions."""
+    batches = [{"x": text[:, :-1], "y": text[:, 1:]} for text in tokens(32, 13).split(16)]
+    return {**made(PlacesOfTheBatch(), None, **how), "loader": batches}
+
+
+def first_state(**how: Any) -> Program:
+    """Return texts for a model that reads the first word alone."""
+    text = tokens(16, 12)
+    return made(FirstState(), {"x": text, "y": text[:, 0] % 3}, **how)
