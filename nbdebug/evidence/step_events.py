@@ -13,8 +13,10 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.initial_weights import looks_fresh
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.averaged_copies import Averaging, CopyLog
+from nbdebug.experiments.gradient_state import held_by
+from nbdebug.experiments.network_modes import NetworkModes
 from nbdebug.experiments.reached_parts import innermost, reached_parts
-from nbdebug.experiments.step_log import StepLog, Steps, held_by
+from nbdebug.experiments.step_log import StepLog, Steps
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.user_code import user_code
@@ -123,7 +125,7 @@ def step_events(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> S
     reached = reached_parts(sandbox)
     if sandbox.train_step is None and len(reached.networks) == 1 and not reached.tensors:
         raise NotApplicable("the loss reaches no other network or parameter than the model's")
-    log, copies, modes = StepLog(reached), CopyLog(reached.networks), _Modes(reached.networks)
+    log, copies, modes = StepLog(reached), CopyLog(reached.networks), NetworkModes(reached.networks)
     log.watched = copies.watched
     fresh = {name: _is_fresh(module) for name, module in reached.networks.items() if name != "model"}
     start = {key: f.tensor.detach().clone() for key, f in log.parameters.items()}
@@ -153,7 +155,7 @@ def _run(
     sandbox: Sandbox,
     log: StepLog,
     copies: CopyLog,
-    modes: _Modes,
+    modes: NetworkModes,
     start: dict[int, torch.Tensor],
     control: Control,
 ) -> str:
@@ -198,37 +200,6 @@ def _waits(log: StepLog) -> bool:
         if steps is None and any(log.parameters[id(p)].came for p in held_by(optimizer) if id(p) in log.parameters):
             return True
     return False
-
-
-class _Modes:
-    """Whether the networks run in training mode."""
-
-    def __init__(self, networks: dict[str, nn.Module]) -> None:
-        self._networks = networks
-        self._trained: dict[str, set[bool]] = {name: set() for name in networks}
-
-    def watched(self) -> _Modes:
-        """Return what watches inside a `with` block."""
-        return self
-
-    def __enter__(self) -> None:
-        def hook(name: str) -> object:
-            return lambda module, args: self._trained[name].add(bool(module.training))
-
-        self._handles = [
-            module.register_forward_pre_hook(hook(name))  # type: ignore[arg-type]
-            for name, module in self._networks.items()
-            if not isinstance(module, torch.jit.ScriptModule)
-        ]
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def of(self, name: str) -> tuple[bool, bool]:
-        """Return whether a network ran in eval mode only (or stands so, where it never ran), and whether it ran."""
-        seen = self._trained[name]
-        return (True not in seen) if seen else not self._networks[name].training, bool(seen)
 
 
 def _is_fresh(module: nn.Module) -> bool:

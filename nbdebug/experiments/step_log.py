@@ -18,15 +18,15 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.core.torch_compat import backward_id
+from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
 from nbdebug.experiments.nested_optimizer_steps import is_inner_step
 from nbdebug.experiments.reached_parts import Reached
 
-__all__ = ["Clip", "Followed", "StepLog", "Steps", "held_by"]
+__all__ = ["Clip", "Followed", "StepLog", "Steps"]
 
 _CLIPS = {inspect.unwrap(clip).__code__: clip.__name__ for clip in (clip_grad_norm_, clip_grad_value_)}
 _UNSCALE = torch.amp.GradScaler.unscale_.__code__
 _MOST_OF = 0.9  # of an optimizer's parameters
-_FULL_PRECISION = torch.finfo(torch.float32).eps
 
 
 @dataclass
@@ -234,7 +234,7 @@ class StepLog:
         moved = kept = 0
         for p in held_by(optimizer):
             before = self._before.pop(id(p), None)
-            if before is not None and p.grad is not None and not _keeps_master(optimizer, p):
+            if before is not None and p.grad is not None and not keeps_master(optimizer, p):
                 graded = p.grad != 0
                 moved += int(graded.sum())
                 kept += int(((p.detach() == before) & graded).sum())
@@ -265,43 +265,8 @@ class StepLog:
         self.clips.append(Clip(float(limit), bool(live), scaled, passes))
 
 
-def is_weighted(node: Any) -> bool:
-    """Whether a scalar is divided by or multiplied with a constant, through sums of scalars."""
-    if node is None:
-        return False
-    name, parts = node.name(), [parent for parent, _ in node.next_functions]
-    if name in ("DivBackward0", "MulBackward0"):
-        return len([part for part in parts if part is not None]) == 1 or any(is_weighted(part) for part in parts)
-    return name in ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0") and any(map(is_weighted, parts))
-
-
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def held_by(optimizer: Any) -> list[torch.Tensor]:
-    """Return the tensors that an optimizer updates."""
-    return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def has_values(gradient: torch.Tensor | None) -> bool:
-    """Whether a gradient is anything but zeros."""
-    if gradient is None:
-        return False
-    values = gradient.detach().coalesce().values() if gradient.is_sparse else gradient.detach()
-    return bool(values.any())
-
-
-def is_coarse(parameter: torch.Tensor) -> bool:
-    """Whether a parameter is stored in less than single precision."""
-    return parameter.is_floating_point() and torch.finfo(parameter.dtype).eps > _FULL_PRECISION
-
-
-def _keeps_master(optimizer: Any, parameter: torch.Tensor) -> bool:
-    """Whether an optimizer keeps numbers of full precision for a parameter."""
-    state = optimizer.state.get(parameter, {}) if hasattr(optimizer, "state") else {}
-    kept = [v for v in state.values() if isinstance(v, torch.Tensor) and v.shape == parameter.shape and v.dim()]
-    return any(not is_coarse(v) for v in kept)
 
 
 def _site() -> str:

@@ -230,7 +230,7 @@ def test_attributes_of_a_trainer_are_networks() -> None:
     for whole in (True, False):
         trainer = Trainer(whole)
         found = severities(model=trainer.encoder, loader=digits(), train_step=trainer.step)
-        assert found == ([] if whole else ["bug"])
+        assert found == ([] if whole else ["suspect"])
 
 
 @pytest.mark.parametrize("as_dict", [True, False], ids=["dict", "list"])

@@ -12,6 +12,7 @@ from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
 from nbdebug.evidence.silent_parts import SilentPart, SilentParts
+from nbdebug.evidence.step_events import NetworkFacts
 from tests.verdicts.step_events import events, flow, network, used
 from tests.verdicts.table import Table, minimal
 
@@ -121,7 +122,9 @@ table.row("watched, before what is held", "note", coverage(("1.weight",), ("0.we
 table.row("a critic", "note", coverage(("a.weight",), ("critic.weight",)), None, None, None)
 table.row("replaced", "bug", coverage(("0.weight",), ("1.weight",), strays=((10, 1),)), None, None, None)
 table.row("no optimizer", "not applicable", None, None, None, None)
-table.row("another network in none", "bug", None, None, None, events(used("opt"), networks=(network("decoder"),)))
+table.row("another network in none", "suspect", None, None, None, events(used("opt"), networks=(network("decoder"),)))
+PARTLY = NetworkFacts("decoder", (flow("weight"), flow("bias", held=True)), True, False, True)
+table.row("a part of another network", "bug", None, None, None, events(used("opt"), networks=(PARTLY,)))
 table.row("of a loss", "suspect", None, None, None, events(used("opt"), is_step=False, networks=(network("decoder"),)))
 table.row("in eval mode", "note", None, None, None, events(used("opt"), networks=(network("vgg", in_eval=True),)))
 table.row("trained before", "note", None, None, None, events(used("opt"), networks=(network("vgg", fresh=False),)))

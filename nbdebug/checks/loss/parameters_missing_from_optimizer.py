@@ -88,7 +88,8 @@ def _of_others(events: StepEvents, coverage: OptimizerCoverage | None) -> Iterat
             continue
         whole = not any(p.held for p in network.parameters)
         meant = whole and (network.in_eval or not network.fresh or _is_trained_elsewhere(network.name))
-        yield _of_network(network, events, "note" if meant else "bug" if not whole or events.is_step else "suspect")
+        # A whole network may be trained by other code.
+        yield _of_network(network, events, "note" if meant else "suspect" if whole else "bug")
     for flow in events.loose:
         if flow.calls_with_gradient and not flow.held and not flow.moved:
             says = f"`{flow.name}` requires a gradient and receives one, but is in no optimizer, so it never changes."
