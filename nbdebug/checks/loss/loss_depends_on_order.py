@@ -14,6 +14,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, Tape, record
+from nbdebug.experiments.tape.replay import replayed
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import leaves
@@ -26,7 +27,7 @@ ROUNDING = 1e-3  # of the outputs' standard deviation, between two orders
 
 @dataclass(frozen=True)
 class ReorderedLoss:
-    """The main term for one batch, and for the same samples in other orders with the same outputs for each."""
+    """The main term for one batch, with confident outputs, and for the same samples and outputs in other orders."""
 
     loss: float
     reordered: tuple[float, ...]
@@ -57,7 +58,26 @@ def reordered_loss(sandbox: Sandbox, trial: TrialRun | None) -> ReorderedLoss:
     for order, other in zip(orders, others, strict=True):
         _require_same_outputs(tape, other, order, batch.size)
     place = "train_step" if tape.is_step else "compute_loss" if sandbox.compute_loss is not None else "loss_fn"
-    return ReorderedLoss(tape.main.value, tuple(other.main.value for other in others), batch.size, place)
+    losses = [
+        _loss(one, order) for one, order in zip((tape, *others), (torch.arange(batch.size), *orders), strict=True)
+    ]
+    return ReorderedLoss(losses[0], tuple(losses[1:]), batch.size, place)
+
+
+@torch.no_grad()
+def _loss(tape: Tape, order: torch.Tensor) -> float:
+    """Return the main term for confident outputs of each sample: those of an untrained model are nearly alike."""
+    generator, exchange = torch.Generator().manual_seed(0), {}
+    target = tape.target.value.double() if tape.target is not None else torch.zeros(1)
+    spread = (
+        float(target.std().nan_to_num(0)) if tape.target is not None and tape.target.value.is_floating_point() else 0
+    )
+    for head in tape.heads:
+        drawn = torch.randn(len(order), head.value[0].numel() * head.shape[0] // len(order), generator=generator)
+        drawn = drawn * max(3 * float(head.value.double().std().nan_to_num(0)), spread, 1.0)
+        exchange[head.number] = drawn[order].reshape(head.shape).to(head.value)
+    loss = replayed(tape.recording, exchange, tape.main.number, reads_matter=tape.reads_matter)
+    return tape.main.factor * float(loss.sum())
 
 
 def _require_rows(batch: Batch) -> None:
