@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.loss.loss_depends_on_order import ReorderedLoss
 from nbdebug.checks.loss.loss_terms_reduced_differently import TermScaling, TermScalings
 from nbdebug.checks.loss.loss_unbounded_below import LossRay
 from nbdebug.checks.loss.targets_drawn_at_random import TargetOrigin
@@ -50,3 +51,14 @@ table.row("noise that was added to the input", "silent", origin(is_seen=True))
 table.row("data", "silent", origin(is_drawn=False))
 table.row("distributions", "silent", origin(is_sorted=True))
 table.pair("variation", origin, {0.55: "bug", 0.45: "silent"})
+
+
+def reordered(change: float) -> ReorderedLoss:
+    """Return a loss that changes so much when samples are reordered."""
+    return ReorderedLoss(2.0, (2.0, 2.0 * (1 + change)), 32, "loss_fn")
+
+
+table = Table("loss-depends-on-order")
+table.row("the same in any order", "silent", reordered(0.0))
+table.row("labels of neighbors", "suspect", reordered(0.5))
+table.pair("change", reordered, {0.022: "suspect", 0.018: "silent"})

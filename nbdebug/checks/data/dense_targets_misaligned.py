@@ -65,7 +65,7 @@ def dense_alignment(sandbox: Sandbox, control: Control) -> DenseAlignment:
     own = as_it_is[:, 0] - as_it_is[:, 1:].mean(1)
     noise = float((as_it_is[:, 1:] - as_it_is[:, 1:].mean(1, keepdims=True)).std())
     moves = []
-    changes = _moves(*values.shape[-2:], with_shifts=not targets.is_floating_point())
+    changes = _moves(values.shape[-2], values.shape[-1], with_shifts=not targets.is_floating_point())
     for index, (move, change) in enumerate(changes.items()):
         control.progress(index / len(changes), "comparing images with moved targets")
         fits = _fits(features, change(values))

@@ -171,7 +171,13 @@ TREE: tuple[Stage, ...] = (
                 "Loss gradient",
                 "Does the loss send a useful gradient?",
                 "A loss without a gradient, or one that ignores the targets, cannot train the model.",
-                ("loss-not-differentiable", "missing-create-graph", "loss-ignores-targets", "targets-drawn-at-random"),
+                (
+                    "loss-not-differentiable",
+                    "missing-create-graph",
+                    "loss-ignores-targets",
+                    "targets-drawn-at-random",
+                    "loss-depends-on-order",
+                ),
             ),
             Step(
                 "loss-reads-outputs",

@@ -23,7 +23,7 @@ from nbdebug.experiments.tape.calls import (
     version_of,
 )
 from nbdebug.experiments.tape.ops import Op, Recording, Use, Value, map_tensors, op_name, tensors_of
-from nbdebug.experiments.tape.taint import Origins, Taint, cuts_data
+from nbdebug.experiments.tape.taint import Origins, Taint, read_operands
 
 __all__ = ["ReachedEnd", "Recorder"]
 
@@ -177,7 +177,7 @@ class Recorder(TorchFunctionMode):
         taint, sources = Taint.NONE, frozenset[str]()
         if not inputs:
             taint, sources = self.origins.of_factory(op.name, made[0])
-        for value in inputs[1:] if cuts_data(op.name) else inputs:
+        for value in read_operands(op.name, inputs):
             taint |= value.taint & ~Taint.UNSEEN
             sources |= value.sources
         return (taint | Taint.RANDOM if op.random_state is not None else taint), sources

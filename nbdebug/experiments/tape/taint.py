@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Flag, auto
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import leaves, name_of
 
-__all__ = ["Origins", "Taint", "cuts_data"]
+__all__ = ["Origins", "Taint", "read_operands"]
 
+T = TypeVar("T")
 _FACTORIES = ("tensor", "as_tensor", "asarray", "from_numpy", "Tensor", "FloatTensor", "LongTensor")
 
 
@@ -29,9 +30,11 @@ class Taint(Flag):
     UNSEEN = auto()  # computed by code that the tape cannot see into: TorchScript, vmap, C++
 
 
-def cuts_data(name: str) -> bool:
-    """Whether an op reads only the shape of its first operand, so that its values do not flow on."""
-    return name.endswith("_like") or name.startswith("new_") or name in ("zero_", "fill_", "empty_strided")
+def read_operands(name: str, operands: list[T]) -> list[T]:
+    """Return the operands whose values an op reads, without those of which it takes only the shape or the type."""
+    if name.endswith("_like") or name.startswith("new_") or name in ("zero_", "fill_", "empty_strided"):
+        return operands[1:]
+    return operands[:1] if name in ("expand_as", "view_as", "reshape_as", "type_as") else operands
 
 
 class Origins:
