@@ -149,12 +149,13 @@ def test_off_scale(values: torch.Tensor, expected: bool) -> None:
 def test_every_exchange_carries_code_that_can_be_run() -> None:
     """Large inputs and targets, frozen weights, odd initial weights: what can be exchanged says how."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1), nn.Sigmoid())
+    first, last = nn.Linear(4, 8), nn.Linear(8, 1)
+    model = nn.Sequential(first, nn.Sigmoid(), last, nn.Sigmoid())
     with torch.no_grad():
-        model[0].weight.fill_(5.0)  # type: ignore[union-attr, operator]
-    model[2].bias.requires_grad_(False)  # type: ignore[union-attr]
+        first.weight.fill_(5.0)
+    last.bias.requires_grad_(False)
     data = TensorDataset(torch.randn(60, 4) * 100, torch.randn(60, 1) * 100)
-    optimizer = torch.optim.SGD([model[0].weight], lr=0.1, weight_decay=0.1)  # type: ignore[list-item]
+    optimizer = torch.optim.SGD([first.weight], lr=0.1, weight_decay=0.1)
     setup = Setup(model, DataLoader(data, 6), nn.MSELoss(), optimizer)
     sandbox = make_sandbox(setup, Control())
     found = exchanges_for(sandbox, split_batches(setup, sandbox.device, lambda: None))
