@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding
+from nbdebug.core.registry import registry
 from nbdebug.core.remedy import Patch
 from nbdebug.engine.differential import Differential, Run
-from nbdebug.engine.differential.choice import OUTCOMES, candidates
+from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates
 from nbdebug.engine.differential.evidence import summary
 from nbdebug.engine.differential.exchange import one
 from nbdebug.engine.differential.exchanges import exchanges_for
@@ -119,6 +120,12 @@ def test_a_contradiction_accounts_for_how_the_training_comes_out() -> None:
     cause = run("wrong-loss-for-task", 0.9)
     refuted = suggested(run("batch-mixing", 0.1), is_contradiction=True)
     assert not judged(stands, Differential(0.1, (refuted, cause), cause, cause)).explains
+
+
+def test_what_keeps_no_training_from_learning_accounts_for_no_failure() -> None:
+    """Leaked samples make the validation too easy; a training that fails has another cause."""
+    assert not judged(finding("split-leakage", is_contradiction=True), Differential(0.1, ())).explains
+    assert set(registry.load().checks) >= NO_HINDRANCE
 
 
 def test_the_summary_names_at_most_three() -> None:
