@@ -14,7 +14,7 @@ from typing import Any
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
 from nbdebug.core.verification import Verification
-from nbdebug.engine.differential import OUTCOMES, Differential, take_apart
+from nbdebug.engine.differential import NO_HINDRANCE, OUTCOMES, Differential, take_apart
 from nbdebug.engine.differential.evidence import compared, contests, curves, numbers, skills, summary
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.session import Session, not_tried
@@ -153,19 +153,20 @@ def _caused(
 def _has_standing(results: Iterable[Result], found: Differential) -> bool:
     """Whether a contradiction is left whose fix was not tried on a copy."""
     bugs = {f.check for result in results for f in result.findings if f.severity == "bug" and f.is_contradiction}
-    return any(not found.refutes(check) and not found.confirms(check) for check in bugs)
+    return any(not found.refutes(check) and not found.confirms(check) for check in bugs - NO_HINDRANCE)
 
 
 def judged(finding: Finding, found: Differential) -> Finding:
     """Return an alarm that is not the cause: a refuted statistic is a note, an untried one a suspect.
 
-    A contradiction accounts for how the training comes out, unless its fix does not help and another one does.
+    A contradiction accounts for how the training comes out, unless its fix does not help and another one does, or it is
+    of a kind that keeps no training from learning.
     """
     if not finding.is_alarm:
         return finding
     refuted = found.cause is not None and found.refutes(finding.check)
     if finding.is_contradiction:
-        outcomes = () if refuted else OUTCOMES
+        outcomes = () if refuted or finding.check in NO_HINDRANCE else OUTCOMES
         return replace(finding, explains=tuple(dict.fromkeys((*finding.explains, *outcomes))))
     if refuted:
         return replace(finding, severity="note", told_apart="Its fix on a copy does not rescue the training.")

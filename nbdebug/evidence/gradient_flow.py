@@ -147,7 +147,7 @@ def _listen(calls: list[Call]) -> dict[int, float]:
 
 def _spread(output: torch.Tensor) -> float:
     """Measure how much an output varies over the samples; a single sample is measured by its size."""
-    values = output.detach().double().flatten(1) if output.dim() > 1 else output.detach().double()[:, None]
+    values = output.detach().double().flatten(1) if output.dim() > 1 else output.detach().double().reshape(-1, 1)
     if len(values) < 2:
         return float(values.square().mean().sqrt())
     return float(values.var(0).mean().sqrt())

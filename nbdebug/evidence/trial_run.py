@@ -93,7 +93,7 @@ def trial_run(sandbox: Sandbox, control: Control) -> TrialRun:
 
 
 def _takes_whole_batches_only(sandbox: Sandbox, batch: Batch) -> bool:
-    """Whether half of a batch fails or means nothing where all of it runs: then no experiment may cut it."""
+    """Whether half of a batch fails in one mode or means nothing where all of it runs: no experiment may cut it."""
     if batch.joined_by:
         return True
     half = batch.head(max(2, batch.size // 2))
@@ -102,9 +102,9 @@ def _takes_whole_batches_only(sandbox: Sandbox, batch: Batch) -> bool:
     with torch.no_grad():
         for training in (True, False):
             with sandbox.mode(training):
-                if runs(sandbox.run, half) or not runs(sandbox.run, batch):
-                    return False
-    return True
+                if not runs(sandbox.run, half) and runs(sandbox.run, batch):
+                    return True
+    return False
 
 
 def _attempt(sandbox: Sandbox, batch: Batch, index: int, training: bool = True) -> TrialRun | None:

@@ -11,6 +11,7 @@ from torch import nn
 import nbdebug
 from tests.examples import failing_example
 from tests.zoo.samples import cancer, digit_rows, seeded, split
+from tests.zoo.tabular import digits
 
 CHECK = "clamped-output"
 
@@ -128,3 +129,43 @@ def test_pooling_behind_a_relu_is_fine() -> None:
     )
     loader = split(*digit_rows())[0]
     assert not nbdebug.diagnose(model, loader, nn.CrossEntropyLoss(), checks=[CHECK], progress=False).findings
+
+
+class Spike(torch.autograd.Function):
+    """A step, with the derivative of a sigmoid."""
+
+    @staticmethod
+    def forward(ctx: Any, potential: torch.Tensor) -> torch.Tensor:
+        """Return 1 above the threshold."""
+        ctx.save_for_backward(potential)
+        return (potential > 0).to(potential)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        """Return the gradient through a steep sigmoid."""
+        soft = (5 * ctx.saved_tensors[0]).sigmoid()
+        return gradient * 5 * soft * (1 - soft)
+
+
+class Spiking(nn.Module):
+    """Spikes at several thresholds, each of which votes for a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return threshold × sample × class."""
+        potential = self.body(x)
+        return torch.stack([Spike.apply(potential - 0.1 * step) for step in range(-5, 5)])  # type: ignore[no-untyped-call]
+
+
+def test_spikes_are_a_code() -> None:
+    """Each output is one of its two bounds; there is no activation to remove."""
+    torch.manual_seed(0)
+
+    def loss_fn(spikes: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return sum((nn.functional.cross_entropy(at, labels) for at in spikes), torch.zeros(())) / len(spikes)
+
+    made = {"model": Spiking(), "loader": digits(), "loss_fn": loss_fn}
+    assert not nbdebug.diagnose(**made, checks=["clamped-output"], progress=False).alarms

@@ -178,3 +178,28 @@ def test_a_size_in_a_model_with_state_is_still_found() -> None:
 
     (found,) = kept(Both(), drop_last=False)
     assert found.severity == "bug" and "runs with batch size 32 but not with" in found.says
+
+
+class Remembering(nn.Module):
+    """A model that is conditioned on its training samples, as an exact Gaussian process is."""
+
+    def __init__(self, samples: torch.Tensor) -> None:
+        super().__init__()
+        self.samples, self.scale = samples, nn.Parameter(torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Refuse other samples in training mode."""
+        if self.training and not torch.equal(x, self.samples):
+            raise RuntimeError("you must train on the training samples")
+        return torch.sin(self.scale * x)
+
+
+def test_a_batch_that_is_the_whole_data_set_is_no_hardcoded_size() -> None:
+    """No loader gives another batch, and no experiment may cut this one."""
+    rows = torch.linspace(0, 3, 60)[:, None]
+    model = Remembering(rows)
+    made = {"model": model, "loader": DataLoader(TensorDataset(rows, torch.sin(2 * rows)), 60), "loss_fn": nn.MSELoss()}
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    checks = ["hardcoded-batch-size", "cannot-overfit-batch", "unnormalized-inputs", "training-fails"]
+    report = nbdebug.diagnose(**made, optimizer=optimizer, checks=checks, progress=False)
+    assert not report.alarms and not [result.check for result in report.results if result.status == "crashed"]

@@ -107,3 +107,29 @@ def test_linear_models_on_purpose() -> None:
 
     for model in (nn.Linear(64, 10), Sum(), nn.Sequential(nn.Linear(64, 4, bias=False), nn.Linear(4, 10))):
         assert not alarms(model)
+
+
+class OwnLoss(nn.Module):
+    """A layer with weights that returns a loss, as a conditional random field does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(10))
+
+    def forward(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return one number."""
+        return nn.functional.cross_entropy(scores @ self.weight, labels)
+
+
+def test_a_layer_that_returns_a_loss_has_no_units() -> None:
+    """It is left out, and nothing crashes."""
+    model = nn.ModuleDict({"body": nn.Linear(64, 10), "loss": OwnLoss()})
+
+    def compute_loss(model: nn.ModuleDict, batch: Any, loss_fn: Any) -> torch.Tensor:
+        total: torch.Tensor = model["loss"](model["body"](batch[0]), batch[1])
+        return total
+
+    made = {"model": model, "loader": digits(), "compute_loss": compute_loss}
+    checks = ["missing-nonlinearity", "vanishing-gradients", "activations-off-scale"]
+    report = nbdebug.diagnose(**made, checks=checks, progress=False)
+    assert not report.alarms and not [result for result in report.results if result.status == "crashed"]

@@ -12,9 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding
+from nbdebug.core.registry import registry
 from nbdebug.core.remedy import Patch
 from nbdebug.engine.differential import Differential, Run
-from nbdebug.engine.differential.choice import OUTCOMES, candidates
+from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates
 from nbdebug.engine.differential.evidence import summary
 from nbdebug.engine.differential.exchange import one
 from nbdebug.engine.differential.exchanges import exchanges_for
@@ -121,6 +122,12 @@ def test_a_contradiction_accounts_for_how_the_training_comes_out() -> None:
     assert not judged(stands, Differential(0.1, (refuted, cause), cause, cause)).explains
 
 
+def test_what_keeps_no_training_from_learning_accounts_for_no_failure() -> None:
+    """Leaked samples make the validation too easy; a training that fails has another cause."""
+    assert not judged(finding("split-leakage", is_contradiction=True), Differential(0.1, ())).explains
+    assert set(registry.load().checks) >= NO_HINDRANCE
+
+
 def test_the_summary_names_at_most_three() -> None:
     """The best three, and none that is no better than the training as it is."""
     runs = tuple(run("frozen-parameters", skill / 10) for skill in range(9))
@@ -149,12 +156,13 @@ def test_off_scale(values: torch.Tensor, expected: bool) -> None:
 def test_every_exchange_carries_code_that_can_be_run() -> None:
     """Large inputs and targets, frozen weights, odd initial weights: what can be exchanged says how."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 1), nn.Sigmoid())
+    first, last = nn.Linear(4, 8), nn.Linear(8, 1)
+    model = nn.Sequential(first, nn.Sigmoid(), last, nn.Sigmoid())
     with torch.no_grad():
-        model[0].weight.fill_(5.0)  # type: ignore[union-attr, operator]
-    model[2].bias.requires_grad_(False)  # type: ignore[union-attr]
+        first.weight.fill_(5.0)
+    last.bias.requires_grad_(False)
     data = TensorDataset(torch.randn(60, 4) * 100, torch.randn(60, 1) * 100)
-    optimizer = torch.optim.SGD([model[0].weight], lr=0.1, weight_decay=0.1)  # type: ignore[list-item]
+    optimizer = torch.optim.SGD([first.weight], lr=0.1, weight_decay=0.1)
     setup = Setup(model, DataLoader(data, 6), nn.MSELoss(), optimizer)
     sandbox = make_sandbox(setup, Control())
     found = exchanges_for(sandbox, split_batches(setup, sandbox.device, lambda: None))

@@ -140,7 +140,8 @@ def adversarial_step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> to
     fooled: torch.Tensor = loss_fn(model.discriminator(fake), ones)
     fooled.backward()
     optimizer.step()
-    return loss.detach() + fooled.detach()
+    total: torch.Tensor = loss.detach() + fooled.detach()
+    return total
 
 
 def two_players() -> dict[str, Any]:

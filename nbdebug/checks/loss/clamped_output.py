@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.charts import Bars
-from nbdebug.core.finding import Finding, Patch, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.loss_response import HeadResponse, LossResponse
@@ -101,11 +101,14 @@ def _out_of_range(response: LossResponse, head: HeadResponse, unreachable: float
 
 def _bounded_logits(response: LossResponse, head: HeadResponse, shortfall: float) -> Finding:
     best, chance = head.reachable or 0.0, head.chance or 0.0
+    severity: Severity = "suspect" if response.assumed or head.family == "differences" else "bug"
+    if head.clipped == 1 and head.seen_low < head.seen_high:
+        severity = "note"  # spikes or votes, each of which is one bound or the other: a code, and no activation
     return Finding(
         f"`{head.place}` ({head.module}) can only output {head.low:.3g} to {head.high:.3g}, so {response.named} can "
         f"never fall below {best:.3g} (chance level {chance:.3g}).",
         where=head.place,
-        severity="suspect" if response.assumed or head.family == "differences" else "bug",
+        severity=severity,
         evidence={
             "least loss within these bounds": best,
             "least loss with free outputs": head.floor,

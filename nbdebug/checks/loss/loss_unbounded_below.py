@@ -21,6 +21,7 @@ from nbdebug.sandbox import Sandbox
 __all__ = ["LossRay", "loss_ray", "loss_unbounded_below"]
 
 STEPS = 20
+SAME = 1e-3  # relative: a replay and a run of the program
 FACTORS = (10.0, 100.0, 1000.0)
 
 
@@ -57,8 +58,17 @@ def loss_ray(sandbox: Sandbox, trial: TrialRun | None) -> LossRay:
     start = head.output.double().to(head.output.dtype)
     direction = _descended(head, start) - start
     values = tuple(_value(head, start + factor * direction) for factor in FACTORS)
+    _require_a_run(head, start + FACTORS[0] * direction, values[0])
     place = "train_step" if taped.tape.is_step else "compute_loss" if sandbox.compute_loss is not None else "loss_fn"
     return LossRay(_value(head, start), values, taped.target[0], place)
+
+
+def _require_a_run(head: TapedLoss, moved: torch.Tensor, replayed: float) -> None:
+    """Raise where the program itself has another loss with these outputs than the recorded operations behind them."""
+    with torch.enable_grad():
+        run = float(head.evaluate(moved.clone().requires_grad_(), head.batch.clone()))
+    if not abs(run - replayed) <= SAME * max(abs(run), abs(replayed)):
+        raise NotApplicable("the recorded operations do not say what the loss is for other outputs")
 
 
 def _is_signed(taped: TapedLoss) -> bool:

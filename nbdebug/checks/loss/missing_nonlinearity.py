@@ -187,7 +187,10 @@ def _mixed_answer(
 
 def _pairs(trace: Trace) -> tuple[tuple[LinearPair, ...], tuple[LinearPair, ...]]:
     """Return the pairs of layers that build on each other, and those with nothing at all between them."""
-    calls = sorted((c for c in weighted_calls(trace) if c.is_leaf and c.inputs), key=lambda call: call.began)
+    layers = [
+        c for c in weighted_calls(trace) if c.is_leaf and c.inputs and c.output is not None and c.output.dim() > 1
+    ]
+    calls = sorted(layers, key=lambda call: call.began)  # a module that returns a loss has no units
     chain, touching = [], []
     for first, second in pairwise(calls):
         direct = second.inputs[0] is first.passed

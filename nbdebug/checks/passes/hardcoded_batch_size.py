@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 from nbdebug.charts import Table
 from nbdebug.core.control import Control
@@ -54,7 +53,7 @@ class BatchSizes:
     tried: tuple[int, ...]
     failures: tuple[SizeFailure, ...]
     meets_others: bool  # whether the loaders give batches of another size as well
-    single: bool  # whether one batch, put together by hand, is all that there is, as for one whole graph
+    single: bool  # whether one batch is all that there is, as for one whole graph or an exact Gaussian process
     sure: bool = True  # whether the first dimension is surely that of the samples
     resets: tuple[str, ...] = ()  # methods of the model that may reset what it keeps between calls
 
@@ -87,8 +86,7 @@ def batch_sizes(sandbox: Sandbox, trial: TrialRun, control: Control) -> BatchSiz
     if sandbox.setup.val_feed is not None:
         others = others or _other_sizes(sandbox.setup.val_feed, own)
     feed = sandbox.setup.feed
-    single = feed.batch_count == 1 and not isinstance(feed.loader, DataLoader)
-    return BatchSizes(own, tuple(sizes), tuple(failures), others, single, samples.sure, _resets(sandbox))
+    return BatchSizes(own, tuple(sizes), tuple(failures), others, feed.batch_count == 1, samples.sure, _resets(sandbox))
 
 
 def _refuse_other_layouts(samples: Samples) -> None:

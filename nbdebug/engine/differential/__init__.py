@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding
-from nbdebug.engine.differential.choice import OUTCOMES, candidates, gain_needed, rescues
+from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates, gain_needed, rescues
 from nbdebug.engine.differential.exchanges import Exchange, exchanges_for, hypotheses
 from nbdebug.engine.differential.race import Run, own_skill, race, repeat
 from nbdebug.evidence.learning_gate import LearningGate
@@ -19,7 +19,7 @@ from nbdebug.experiments.trial_training import split_batches
 from nbdebug.sandbox import make_sandbox
 from nbdebug.setup import Setup
 
-__all__ = ["OUTCOMES", "Differential", "Exchange", "Run", "take_apart"]
+__all__ = ["NO_HINDRANCE", "OUTCOMES", "Differential", "Exchange", "Run", "take_apart"]
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,29 @@ from collections.abc import Sequence
 
 from nbdebug.engine.differential.race import Run
 
-__all__ = ["LEAST_GAIN", "OUTCOMES", "candidates", "gain_needed", "rescues"]
+__all__ = ["LEAST_GAIN", "NO_HINDRANCE", "OUTCOMES", "candidates", "gain_needed", "rescues"]
 
 LEAST_GAIN = 0.15  # of skill; smaller ones happen between seeds
 # How a training comes out. None of these is a cause, so whatever is named as the cause accounts for them.
 OUTCOMES = ("training-fails", "cannot-overfit-batch", "worse-than-baseline", "model-ignores-inputs")
+# They make a training too easy, its evaluation wrong or its time long: they keep no training from learning.
+NO_HINDRANCE = {
+    "cached-decoding-differs",
+    "causal-leak",
+    "checkpoint-not-loaded",
+    "graph-kept-alive",
+    "hardcoded-batch-size",
+    "loading-bottleneck",
+    "nondeterministic-eval",
+    "not-reproducible",
+    "split-leakage",
+    "split-shift",
+    "target-leaks-into-inputs",
+    "train-eval-gap",
+    "unshifted-targets",
+    "visible-tokens-predicted",
+    "worker-rng-duplicates",
+}
 # They help whatever the cause is: a fix that consists of these names no cause while another one rescues the training.
 REPAIRS = {"clip-gradients", "normalize-between", "shortcuts", "textbook-optimizer"}
 RATE = "multiply-learning-rate"
