@@ -174,18 +174,6 @@ def positions(wizard: Locator) -> dict[str, Any]:
     return found
 
 
-def test_plain_widgets_say_the_same(notebook: Notebook) -> None:
-    """Without the tree's own front end the pane is the same, and so is the way back from a step."""
-    wizard = run_everything(notebook, 2)
-    expect(wizard.get_by_role("navigation")).to_have_count(0)
-    sees_the_cause(wizard)
-    wizard.get_by_role("button", name=re.compile(r"^\W*Loading\b")).first.click()
-    expect(wizard.get_by_text(re.compile(r"^This step: \d+ checks? passed"))).to_be_visible()
-    assert not [text for text in texts(wizard) if VERDICT.search(text["text"])]
-    wizard.get_by_role("button", name="Show result").click()
-    sees_the_cause(wizard)
-
-
 def test_the_tabs_are_in_the_same_cell(notebook: Notebook) -> None:
     """Each tab is made when it is opened, and the verdict is one click away."""
     notebook.scroll_to(1)
@@ -217,6 +205,20 @@ def test_the_fix_is_copied_and_put_into_a_cell(notebook: Notebook) -> None:
         return
     insert.click()
     expect(notebook.cell(2)).to_contain_text("scores.log_softmax(dim=1)")
+    notebook.page.evaluate("() => window.jupyterapp.commands.execute('notebook:delete-cell')")
+    expect(notebook.cell(2)).not_to_contain_text("scores.log_softmax(dim=1)")
+
+
+def test_plain_widgets_say_the_same(notebook: Notebook) -> None:
+    """Without the tree's own front end the pane is the same, and so is the way back from a step."""
+    wizard = run_everything(notebook, 2)
+    expect(wizard.get_by_role("navigation")).to_have_count(0)
+    sees_the_cause(wizard)
+    wizard.get_by_role("button", name=re.compile(r"^\W*Loading\b")).first.click()
+    expect(wizard.get_by_text(re.compile(r"^This step: \d+ checks? passed"))).to_be_visible()
+    assert not [text for text in texts(wizard) if VERDICT.search(text["text"])]
+    wizard.get_by_role("button", name="Show result").click()
+    sees_the_cause(wizard)
 
 
 def test_what_stays_in_the_notebook_leads_with_the_same_cause(notebook: Notebook) -> None:
