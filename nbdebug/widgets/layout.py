@@ -166,11 +166,10 @@ class Face:
         for button in (self.run_step, self.run_rest, self.run_all, self.skip, self.apart, *self._trials):
             button.disabled = running
 
-    def tell(self, fraction: float, text: str, seconds: float = 0.0) -> None:
-        """Show how far it is after so many seconds, and how long it still takes, once that can be said."""
-        self.progress.value = fraction
-        known = fraction >= 0.1 and seconds >= 1
-        self.say(f"{text} · about {seconds * (1 - fraction) / fraction:.0f} s left" if known else text)
+    def tell(self, done: float, text: str) -> None:
+        """Show how far everything is that was asked for, and what is done now."""
+        self.progress.value = done
+        self.say(text)
 
     def say(self, text: str) -> None:
         """Show one line about what goes on, as text, whatever is in it."""

@@ -62,7 +62,9 @@ def _pictures(known: Any) -> Iterator[Bars | Lines]:
 def _bars_of(title: str, records: Any) -> Iterator[Bars]:
     """Yield one bar for each of some records that have a name and a number; for a single record, all its numbers."""
     if len(records) == 1:
-        numbers = [(name, value) for name, value in _numbers(records[0]) if isinstance(value, float)]
+        numbers = [
+            (name, value) for name, value in _numbers(records[0]) if isinstance(value, float) and math.isfinite(value)
+        ]
         if 2 <= len(numbers) <= MOST_COLUMNS:
             yield Bars(tuple(name for name, _ in numbers), tuple(float(value) for _, value in numbers), title)
         return

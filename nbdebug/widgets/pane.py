@@ -88,6 +88,10 @@ class Pane:
     def _pairs(self) -> list[tuple[Stage, Step]]:
         return [(stage, step) for stage in whole_tree(self.session.registry) for step in stage.steps]
 
+    def place_of(self, check: str) -> str:
+        """Return the stage and the step that a check belongs to, in words; empty for anything else."""
+        return next((f"{stage.title} › {step.label}" for stage, step in self._pairs() if check in step.checks), "")
+
     def neighbor(self, offset: int) -> Step | None:
         """Return the step before or behind the one that is shown, in the order of the tree."""
         steps = [step for _, step in self._pairs()]

@@ -19,8 +19,14 @@ class Telling:
 
     def __init__(self, face: Face) -> None:
         self.face = face
+        self.where = ""  # the stage and the step at work
         self._told = self._begun = 0.0
+        self._done, self._total = 0, 1
         self._live = LiveLoss()
+
+    def begin(self, total: int) -> None:
+        """Count from here on, up to so many checks."""
+        self._done, self._total, self.where = 0, max(total, 1), ""
 
     def clear(self, pane: Pane) -> None:
         """Forget the curve of a training that is over."""
@@ -29,15 +35,26 @@ class Telling:
 
     def hear(self, event: Event, pane: Pane) -> None:
         """Pass an event on; progress at most a few times a second."""
-        if event.kind == "probe-started":
+        if event.kind == "result":
+            self._done = min(self._done + 1, self._total)
+        elif event.kind == "probe-started":
             self._begun = time.monotonic()
-            self.face.tell(0.0, event.text)
+            self._say(0.0, event.text)
         elif event.kind == "progress":
             self._live.hear(event)
             if time.monotonic() - self._told > 1 / MESSAGES_A_SECOND:
                 self._told = time.monotonic()
-                self.face.tell(event.fraction, event.text, self._told - self._begun)
+                self._say(event.fraction, event.text)
                 self._draw(pane)
+
+    def _say(self, fraction: float, text: str) -> None:
+        """Say the step, the experiment, and how long it still takes once that can be said."""
+        seconds = time.monotonic() - self._begun
+        known = fraction >= 0.1 and seconds >= 1
+        left = f"about {seconds * (1 - fraction) / fraction:.0f} s left for this experiment" if known else ""
+        of = f"{self._done} of {self._total} checks" if self._total > 1 else ""
+        done = min((self._done + 0.99 * fraction) / self._total, 1.0)
+        self.face.tell(done, " · ".join(part for part in (self.where, text, left, of) if part))
 
     def _draw(self, pane: Pane) -> None:
         """Show the loss of the training that runs, on the screen of the run."""

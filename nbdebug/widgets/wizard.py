@@ -333,6 +333,7 @@ class Wizard:
             self._notice()
             self.face.busy("starting")
             self.pane.running = any(isinstance(job, str) for job in jobs)  # and not a fix that is tried
+            self.telling.begin(sum(isinstance(job, str) for job in jobs))
             self._stale.difference_update(job for job in jobs if isinstance(job, str))
             self.runner.start(jobs)
 
@@ -350,6 +351,7 @@ class Wizard:
     def _on_state(self, state: str, text: str) -> None:
         """Hear from the runner, in its thread."""
         self._running = text if state == "running" else ""
+        self.telling.where = self.pane.place_of(text) if state == "running" else ""
         self.pane.running &= state in ("running", "waiting")
         if not self.pane.running:
             self.telling.clear(self.pane)

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, expect
 
 from nbdebug.core.registry import registry
 from nbdebug.engine.decision_tree import step_of
-from tests.browser.jupyter import Notebook, Server
+from tests.browser.jupyter import EXTENSION, Notebook, Server
 from tests.browser.pages import complain, new_page
 
 SETUP = """
@@ -172,6 +172,41 @@ def positions(wizard: Locator) -> dict[str, Any]:
     found = {"tree": tree.bounding_box(), "answer": wizard.locator("h1").bounding_box()}
     assert all(found.values())
     return found
+
+
+def test_the_tabs_are_in_the_same_cell(notebook: Notebook) -> None:
+    """Each tab is made when it is opened, and the verdict is one click away."""
+    notebook.scroll_to(1)
+    wizard = notebook.output(1).locator(".nbdebug-wizard")
+    inside = {"Batch": ".nbd-card", "Activations": ".nbd-strip", "Gradients": "tbody tr", "Layers": "tbody tr"}
+    for tab, found in inside.items():
+        wizard.get_by_role("button", name=tab, exact=True).click()
+        expect(wizard.locator(f".nbdebug-explored {found}").first).to_be_visible(timeout=60_000)
+        expect(wizard.get_by_role("button", name=tab, exact=True)).to_have_attribute("aria-pressed", "true")
+        expect(wizard.locator("h1")).to_be_hidden()
+    wizard.get_by_role("button", name="Training", exact=True).click()
+    expect(wizard.get_by_role("img", name="Loss of a short training on a copy")).to_be_visible()
+    keep(notebook, wizard, "tab", 1100)
+    wizard.get_by_role("button", name="Verdict", exact=True).click()
+    sees_the_cause(wizard)
+
+
+def test_the_fix_is_copied_and_put_into_a_cell(notebook: Notebook) -> None:
+    """The code of the fix goes to the clipboard, and with the extension into a new cell under the wizard."""
+    notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    wizard = notebook.output(1).locator(".nbdebug-wizard")
+    wizard.get_by_role("button", name="Copy fix").first.click()
+    expect(wizard.locator("button[data-said='Copied']")).to_be_visible()
+    copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
+    assert "scores.log_softmax(dim=1)" in copied
+    insert = wizard.get_by_role("button", name="Insert as cell").first
+    if not EXTENSION.is_dir():
+        expect(insert).to_be_hidden()
+        return
+    insert.click()
+    expect(notebook.cell(2)).to_contain_text("scores.log_softmax(dim=1)")
+    notebook.page.evaluate("() => window.jupyterapp.commands.execute('notebook:delete-cell')")
+    expect(notebook.cell(2)).not_to_contain_text("scores.log_softmax(dim=1)")
 
 
 def test_plain_widgets_say_the_same(notebook: Notebook) -> None:

@@ -89,7 +89,7 @@ def headline(wizard: Any) -> str:
 def is_headline(wizard: Any) -> bool:
     """Return whether the headline is the cause's own sentence, with the numbers of this run."""
     says = next(finding.says for finding in wizard.report.findings if finding.check == CAUSE)
-    return headline(wizard) == says.replace("`", "")
+    return bool(headline(wizard) == says.replace("`", ""))
 
 
 def button_text(widget: Any) -> str:

@@ -76,7 +76,8 @@ def test_a_batch_that_is_no_picture_is_shown_as_what_it_is(
             self.last = nn.Linear(inputs.shape[1], targets.shape[1] if targets.dim() > 1 else 2)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.last(x.float())
+            result: torch.Tensor = self.last(x.float())
+            return result
 
     wizard = nbdebug.wizard(Net(), DataLoader(TensorDataset(inputs, targets), 8))
     assert shown in wizard.face.batch.value
