@@ -14,6 +14,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, Tape, record
+from nbdebug.experiments.tape.ops import Op
 from nbdebug.experiments.tape.replay import replayed
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -22,6 +23,7 @@ from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["ReorderedLoss", "loss_depends_on_order", "reordered_loss"]
 
+_RANKS = ("sort", "argsort", "msort", "topk", "cumsum", "logcumsumexp", "cummax", "cummin")
 ROUNDING = 1e-3  # of the outputs' standard deviation, between two orders
 
 
@@ -95,6 +97,14 @@ def _require_comparison(tape: Tape, size: int) -> None:
         raise NotApplicable("the loss compares the prediction with no target of the batch")
     if 2 * tape.prediction.shape[0] <= size:
         raise NotApplicable("the loss compares pairs or groups of samples")
+    if any(op.name in _RANKS and not _is_of_model(tape, op) for op in tape.recording.ops):
+        raise NotApplicable("the loss ranks the samples, and ties depend on the order")
+
+
+def _is_of_model(tape: Tape, op: Op) -> bool:
+    """Whether an op orders what the model computes, and is not behind its heads, where the loss does."""
+    computed = any(tape.recording.values[n].taint & Taint.PARAMETER for n in op.inputs)
+    return computed and op.index not in tape.main.zone
 
 
 def _require_same_outputs(tape: Tape, other: Tape, order: torch.Tensor, size: int) -> None:
