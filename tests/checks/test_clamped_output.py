@@ -167,5 +167,5 @@ def test_spikes_are_a_code() -> None:
     def loss_fn(spikes: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return sum((nn.functional.cross_entropy(at, labels) for at in spikes), torch.zeros(())) / len(spikes)
 
-    made = {"model": Spiking(), "loader": digits(), "loss_fn": loss_fn}
+    made: dict[str, Any] = {"model": Spiking(), "loader": digits(), "loss_fn": loss_fn}
     assert not nbdebug.diagnose(**made, checks=["clamped-output"], progress=False).alarms

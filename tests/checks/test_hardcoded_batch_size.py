@@ -198,7 +198,8 @@ def test_a_batch_that_is_the_whole_data_set_is_no_hardcoded_size() -> None:
     """No loader gives another batch, and no experiment may cut this one."""
     rows = torch.linspace(0, 3, 60)[:, None]
     model = Remembering(rows)
-    made = {"model": model, "loader": DataLoader(TensorDataset(rows, torch.sin(2 * rows)), 60), "loss_fn": nn.MSELoss()}
+    loader = DataLoader(TensorDataset(rows, torch.sin(2 * rows)), 60)
+    made: dict[str, Any] = {"model": model, "loader": loader, "loss_fn": nn.MSELoss()}
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     checks = ["hardcoded-batch-size", "cannot-overfit-batch", "unnormalized-inputs", "training-fails"]
     report = nbdebug.diagnose(**made, optimizer=optimizer, checks=checks, progress=False)

@@ -129,7 +129,7 @@ def test_a_layer_that_returns_a_loss_has_no_units() -> None:
         total: torch.Tensor = model["loss"](model["body"](batch[0]), batch[1])
         return total
 
-    made = {"model": model, "loader": digits(), "compute_loss": compute_loss}
+    made: dict[str, Any] = {"model": model, "loader": digits(), "compute_loss": compute_loss}
     checks = ["missing-nonlinearity", "vanishing-gradients", "activations-off-scale"]
     report = nbdebug.diagnose(**made, checks=checks, progress=False)
     assert not report.alarms and not [result for result in report.results if result.status == "crashed"]

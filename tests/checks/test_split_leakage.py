@@ -150,7 +150,8 @@ class Counted(Dataset[Any]):
 def test_the_ids_of_a_sequence_count_once() -> None:
     """There are 576 such sequences, so that they repeat by chance within the training data, too."""
     model = nn.Sequential(nn.Embedding(24, 8), nn.Linear(8, 24))
-    made = {"model": model, "loader": DataLoader(Counted(600, 0), 32), "val_loader": DataLoader(Counted(200, 1), 32)}
+    made: dict[str, Any] = {"model": model, "loader": DataLoader(Counted(600, 0), 32)}
+    made["val_loader"] = DataLoader(Counted(200, 1), 32)
 
     def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
         return nn.functional.cross_entropy(model(batch["input_ids"]).flatten(0, 1), batch["labels"].flatten())
