@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ from torch.nn import functional as F
 
 import nbdebug
 from tests.examples import failing_example
-from tests.programs import SHAPES, program
+from tests.programs import SHAPES, Loss, program
 from tests.zoo.samples import digit_rows, friedman, seeded
 
 CHECK = "loss-depends-on-order"
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def digits(shape: str, loss: Loss) -> dict[str, Any]:
