@@ -97,7 +97,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "The model overfits, or the two splits differ in distribution or preprocessing.",
         (
             Lead(("splits",), "Different distributions or preprocessing give different errors."),
-            Lead(("modes", "independence"), "Validation uses eval mode and other batches than training."),
+            Lead(("modes", "independence", "positions"), "Validation uses eval mode and other batches than training."),
             Lead(("relation",), "A leaked label in the training inputs may be missing in validation."),
             Lead(("amount", "held-back"), "Little data and no regularization lead to overfitting."),
             Lead(("error-parts",), "Measures how much of the error is variance and how much is shift."),
