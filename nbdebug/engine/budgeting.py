@@ -1,4 +1,4 @@
-"""How a limited time is spent: what is cheap and likeliest to explain a problem comes first.
+"""How a limited time is spent: what is cheap and most likely to explain a problem comes first.
 
 Contradictions need no training and go first, then what else shows at a glance, then the gate (with its patience), then
 the experiments that train. The race of the differential diagnosis has its part kept where the gate says "fails".

@@ -43,7 +43,7 @@ class SharedLayers:
 
 @probe
 def shared_layers(sandbox: Sandbox, trial: TrialRun) -> SharedLayers:
-    """Find modules that a container holds under several names, and see whether their calls follow one another."""
+    """Find modules that a container holds under several names, and in which order they are called."""
     require_run(trial)
     found = list(_repeated(sandbox.model))
     if not found:
