@@ -130,7 +130,7 @@ def diagnose(
 
 
 def run_within_budget(session: Session, checks: Sequence[str], say: Callable[[str], None] = lambda _: None) -> None:
-    """Run these checks, the cheap and most likely first; where time is limited, say by one timed step how far it goes."""
+    """Run these checks, the cheap and most likely first; where time is limited, time a step and say how far it goes."""
     control = session.control
     is_long = control.has_budget and not control.quick and trains(checks, session.registry)
 
