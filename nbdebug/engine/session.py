@@ -193,10 +193,18 @@ class Session:
             said = spec.function(**arguments, **self.thresholds.get(spec.id, {}))
             findings = tuple(replace(_signed(finding, spec), session=self) for finding in said or ())
         except NotApplicable as why:
+            lacking = self._lacking(spec) if not any(arguments.values()) else None
+            if lacking is not None:  # nothing that it could be judged by
+                return Result(spec.id, "skipped", reason=lacking.reason, left_out=lacking.left_out)
             return Result(spec.id, "skipped", reason=str(why))
         except Exception as error:
             return Result(spec.id, "crashed", reason=described(error))
         return Result(spec.id, "found" if findings else "clean", findings)
+
+    def _lacking(self, spec: CheckSpec) -> Missing | None:
+        """Return why the first evidence of a check is missing, where it is."""
+        found = (self._evidence.get(need.kind) for need in spec.needs.values())
+        return next((one for one in found if isinstance(one, Missing)), None)
 
     def _supply(self, need: Need) -> Any:
         found = self._lookup(need.kind)

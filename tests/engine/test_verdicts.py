@@ -182,4 +182,4 @@ def test_a_statistic_alone_is_no_bug(example: Any) -> None:
     """Without a training that fails and a fix that rescues it, a statistic is at most a suspect."""
     torch.manual_seed(0)
     report = diagnosed(example.make(), checks=[example.check])
-    assert all(f.severity != "bug" or f.is_contradiction for f in report.findings)
+    assert all(f.severity != "bug" or f.is_contradiction or f.verifications for f in report.findings)

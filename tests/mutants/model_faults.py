@@ -37,7 +37,7 @@ def softmax_over_the_batch(case: Case) -> None:
     edited(case.model, after=lambda output: torch.softmax(output, 0))
 
 
-@fault("batch-mixing")
+@fault("batch-mixing", "reshape-mixes-axes")
 def view_instead_of_transpose(case: Case) -> str:
     """The samples of a batch are dealt out anew."""
     path, layer, received = case.hidden()

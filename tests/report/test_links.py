@@ -46,7 +46,7 @@ def test_the_page_links_to_the_file_as_seen_from_itself(here: Path) -> None:
 
 def test_the_notebook_links_as_well(here: Path) -> None:
     cells = json.loads(report().save(here / "x.ipynb").read_text(encoding="utf-8"))["cells"]
-    assert "Defined in [my net/model.py, line 1](./my%20net/model.py)" in cells[0]["source"]
+    assert "Defined in [my net/model.py, line 1](./my%20net/model.py)" in "".join(cells[0]["source"])
 
 
 def test_a_report_that_goes_elsewhere_tells_no_folders(here: Path, tmp_path: Path) -> None:

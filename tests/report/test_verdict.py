@@ -52,8 +52,8 @@ def test_what_was_left_out_is_not_called_inapplicable(left_out: LeftOut) -> None
 
 def test_a_running_one_is_not_the_last_word() -> None:
     assert verdict(report(), running=True) == "Running: no problems found so far."
-    answer, rest = result_fragments(small(), running=True)
-    assert "most likely cause so far" in answer and rest == ""
+    answer, picture, rest = result_fragments(small(), running=True)
+    assert "most likely cause so far" in answer and picture == rest == ""
 
 
 def test_a_part_says_what_it_tested_and_nothing_about_the_model() -> None:
@@ -67,9 +67,9 @@ def test_a_part_says_what_it_tested_and_nothing_about_the_model() -> None:
 def test_the_chart_of_an_explained_finding_stands_for_a_cause_without_one() -> None:
     whole = small()
     first, symptom = whole.findings[:2]
-    explains = replace(first, explains=(symptom.check,))
-    own = result_fragments(replace(whole, findings=[explains, symptom]))[0]
-    borrowed = result_fragments(replace(whole, findings=[replace(explains, exhibit=None), symptom]))[0]
+    explains = replace(first, explains=(symptom.check,), verifications=[])
+    own = result_fragments(replace(whole, findings=[explains, symptom]))[1]
+    borrowed = result_fragments(replace(whole, findings=[replace(explains, exhibit=None), symptom]))[1]
     assert f"Measured by <code>{symptom.check}</code>" in borrowed and "Measured by" not in own
     assert borrowed.count("<img") == own.count("<img") > 0
 

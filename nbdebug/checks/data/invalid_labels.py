@@ -190,7 +190,7 @@ def _is_bottomless(box: LossBox, path: Path, output: torch.Tensor, target: torch
     return lowest(part.low, part.high) < -1.0 and lowest(0.0, 1.0) > -0.01
 
 
-@check(explains=("forward-fails", "non-finite-forward", "cannot-overfit-batch", "loss-spikes"))
+@check(basis="statistic", explains=("forward-fails", "non-finite-forward", "cannot-overfit-batch", "loss-spikes"))
 def invalid_labels(
     sweep: LoaderSweep,
     labels: LabelTrials,
@@ -273,10 +273,12 @@ def _outside(sweep: LoaderSweep, labels: LabelTrials, evidence: dict[str, object
         "nn.CrossEntropyLoss(ignore_index=-1)",
         Patch("ignore-labels", {"values": [trial.value for trial in bad]}),
     )
+    refused = any(trial.verdict != "taken" for trial in bad)
     return Finding(
         f"{says}.",
         where=labels.name,
-        severity="bug" if any(trial.verdict != "taken" for trial in bad) else "suspect",
+        severity="bug" if refused else "suspect",
+        is_contradiction=refused,
         evidence={**evidence, "outside": [trial.value for trial in bad], "threshold": labels.classes},
         remedies=(shift, room) if from_one else (room, shift),
     )

@@ -17,25 +17,29 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["LossRay", "loss_ray", "loss_unbounded_below"]
 
 STEPS = 20
 SAME = 1e-3  # relative: a replay and a run of the program
-FACTORS = (10.0, 100.0, 1000.0)
+FAR = 1e4  # times the largest output and target: a loss with a minimum anywhere near the targets rises there
+STRETCHES = (0.01, 0.1, 1.0)
 
 
 @dataclass(frozen=True)
 class LossRay:
     """The loss along the direction in which gradient descent moves the outputs of the last layer.
 
-    `start` is the loss where they are, `values` those 10, 100 and 1000 times as far along the ray.
+    `start` is the loss where they are, `values` those where the outputs have magnitudes `at` along the ray, of which
+    the last is far beyond every target.
     """
 
     start: float
     values: tuple[float, ...]
     target_keys: str
     place: str
+    at: tuple[float, ...] = (1e2, 1e3, 1e4)
 
 
 @probe
@@ -57,10 +61,16 @@ def loss_ray(sandbox: Sandbox, trial: TrialRun | None) -> LossRay:
     head = replace(taped, numbers=taped.tape.main.heads)
     start = head.output.double().to(head.output.dtype)
     direction = _descended(head, start) - start
-    values = tuple(_value(head, start + factor * direction) for factor in FACTORS)
-    _require_a_run(head, start + FACTORS[0] * direction, values[0])
+    size = float(direction.abs().max())
+    if size == 0:
+        raise NotApplicable("the loss is at a minimum of the outputs")
+    goal = FAR * max(1.0, float(start.abs().max()), float(taped.target[1].abs().max()))
+    rays = [direction * (stretch * goal / size) for stretch in STRETCHES]
+    with required_user_code("the loss refuses outputs far from the targets ({kind})"):
+        values = tuple(_value(head, start + ray) for ray in rays)
+        _require_a_run(head, start + rays[0], values[0])
     place = "train_step" if taped.tape.is_step else "compute_loss" if sandbox.compute_loss is not None else "loss_fn"
-    return LossRay(_value(head, start), values, taped.target[0], place)
+    return LossRay(_value(head, start), values, taped.target[0], place, tuple(goal * s for s in STRETCHES))
 
 
 def _require_a_run(head: TapedLoss, moved: torch.Tensor, replayed: float) -> None:
@@ -114,9 +124,9 @@ def loss_unbounded_below(
 ) -> Iterator[Finding]:
     """The loss falls without bound as the outputs grow.
 
-    nbdebug moves the outputs of the last layer down the gradient, continues 10, 100 and 1,000 times as far in that
-    direction, and evaluates the loss there. Losses weighted by numbers of both signs, such as advantages, losses of
-    several outputs, and those without a target are left out.
+    nbdebug moves the outputs of the last layer down the gradient, continues in that direction to 100, 1,000 and 10,000
+    times the largest output and target, and evaluates the loss there. Losses weighted by numbers of both signs, such as
+    advantages, losses of several outputs, and those without a target are left out.
 
     Why it matters: a loss that compares predictions with targets has a minimum where they agree. One that falls for
     ever rewards outputs that grow, and training ends in NaN, or in predictions far from every target.
@@ -128,8 +138,8 @@ def loss_unbounded_below(
         return
     if all(later > growth * earlier for earlier, later in pairwise(falls)):
         yield Finding(
-            f"The loss falls without bound as outputs grow: from {ray.start:.3g} to {ray.values[0]:.3g}, "
-            f"{ray.values[1]:.3g}, {ray.values[2]:.3g} at 10, 100, 1,000 times the step.",
+            f"The loss falls without bound as outputs grow: from {ray.start:.3g} to {ray.values[0]:.3g} at outputs of "
+            f"{ray.at[0]:.3g}, and to {ray.values[-1]:.3g} at {ray.at[-1]:.3g}.",
             where=ray.place,
             severity="suspect",
             evidence={
@@ -140,5 +150,5 @@ def loss_unbounded_below(
                 "source": "Full Stack Deep Learning, lecture 7: a loss that goes to minus infinity has a flipped sign",
             },
             remedies=(Remedy("Negate the term that falls.", "loss = -log_probabilities.mean()", Patch("negate-loss")),),
-            exhibit=Bars(("start", "x 10", "x 100", "x 1000"), (ray.start, *ray.values), unit="loss"),
+            exhibit=Bars(("start", *(f"{size:.3g}" for size in ray.at)), (ray.start, *ray.values), unit="loss"),
         )

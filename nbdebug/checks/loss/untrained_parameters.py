@@ -17,7 +17,7 @@ __all__ = ["untrained_parameters"]
 SOURCE = "37 reasons, 23: a parameter without a gradient cannot learn"
 
 
-@check(explains=("cannot-overfit-batch",))
+@check(basis="statistic", explains=("cannot-overfit-batch",))
 def untrained_parameters(
     reach: GradientReach | None,
     silent: SilentParts | None,
@@ -83,6 +83,7 @@ def _of_step(silent: SilentParts, influence: float) -> Iterator[Finding]:
             f"gradient is {'zero' if part.is_zero else 'None'} in all {silent.calls} calls{where}.",
             where=part.module or part.network,
             severity="note" if meant else "bug",
+            is_contradiction=True,
             evidence={
                 "parameters": list(part.parameters)[:50],
                 "influence on the loss": part.influence,
@@ -138,6 +139,7 @@ def _cut(group: Sequence[ParameterReach], where: str, place: str, reach: Gradien
         f"{reach.batches} batches: {place}.",
         where=own[0] if own else where,
         severity="note" if meant else "bug",
+        is_contradiction=True,
         evidence=_evidence(group, reach),
         remedies=(
             Remedy(

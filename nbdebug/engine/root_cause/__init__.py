@@ -26,6 +26,7 @@ from nbdebug.engine.root_cause.rivals import (
 )
 from nbdebug.engine.session import Session
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+from nbdebug.evidence.learning_gate import ACHIEVABLE
 from nbdebug.evidence.overfit_one_batch import Overfit
 from nbdebug.report.progress import progress_line
 from nbdebug.sandbox import interrupts_held
@@ -156,7 +157,8 @@ class _Bench:
             curve = patched.gather(Overfit).curve
         except NotApplicable:
             return True, None
-        return curve.learned, curve.last
+        predicts = curve.fit is None or curve.fit.above_chance >= ACHIEVABLE  # a loss that was huge falls to chance
+        return curve.learned and predicts, curve.last
 
 
 def _write_untold(session: Session, check: str) -> None:
