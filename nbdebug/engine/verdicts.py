@@ -6,6 +6,7 @@ A contradiction stands whatever the training does. Everything else is judged by 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -65,6 +66,8 @@ def says_learning(gate: LearningGate) -> str:
     """Return what the gate saw of a training that does not fail, without a full stop."""
     if gate.verdict == "unknown":
         return "No metric fits your outputs and targets, and no recipe lowers the held-out loss further than yours"
+    if gate.measure == "held-out loss" and math.isnan(gate.patient_value):
+        return "Your training learns: the loss that your training step returns falls"
     if gate.measure == "held-out loss":
         return f"Your training learns: the held-out loss falls from {gate.chance:.3g} to {gate.patient_value:.3g}"
     return (

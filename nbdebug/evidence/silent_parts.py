@@ -49,10 +49,23 @@ def silent_parts(sandbox: Sandbox, events: StepEvents, reach: GradientReach | No
         _part(sandbox, networks[facts.name], facts, silent)
         for facts in events.networks
         if facts.name in networks and not (facts.name == "model" and reach is not None)
-        for silent in [[p for p in facts.parameters if _is_silent(p)]]
+        for silent in [_silent_in(facts)]
         if silent
     ]
     return SilentParts(tuple(parts), events.calls)
+
+
+def _silent_in(facts: NetworkFacts) -> list[ParameterFlow]:
+    """Return the parameters without a gradient, but not those that cancel in a layer that trains."""
+    trained = {_layer_of(flow) for flow in facts.parameters if flow.calls_with_gradient}
+    silent = [flow for flow in facts.parameters if _is_silent(flow)]
+    return [flow for flow in silent if not (flow.came_as_zero and _layer_of(flow) in trained)]
+
+
+def _layer_of(flow: ParameterFlow) -> str:
+    """Return the layer that a parameter belongs to, also where the parameter is parametrized."""
+    name = flow.name.removeprefix("parametrizations.").partition(".parametrizations.")
+    return name[0] if name[1] else flow.name.rpartition(".")[0]
 
 
 def _is_silent(flow: ParameterFlow) -> bool:

@@ -92,7 +92,12 @@ class Sandbox:
             name = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
             return LossChoice(self.loss_fn, name, False, "you passed it")
         if self.setup.assumed_loss is None:
-            self.setup.assumed_loss = infer_loss(output, batch.target, batch.has_target)
+            try:
+                self.setup.assumed_loss = infer_loss(output, batch.target, batch.has_target)
+            except BadInput:
+                if self.is_loss_known:
+                    raise
+                raise NotApplicable("only your training step knows the loss, and no standard one fits") from None
         return self.setup.assumed_loss
 
     def step(self, batch: Batch) -> float:

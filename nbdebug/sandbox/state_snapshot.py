@@ -17,7 +17,7 @@ import torch
 
 from nbdebug.core.torch_compat import write_count
 from nbdebug.setup.object_graph import generators_in
-from nbdebug.setup.object_walk import children_of, registered_in, step_to, walk, written
+from nbdebug.setup.object_walk import children_of, length_of, registered_in, step_to, walk, written
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.setup.user_code import is_users_class
 
@@ -114,7 +114,7 @@ def _label(part: Any) -> str:
 def _steps(name: str, part: Any) -> list[tuple[str, Any]]:
     """Return the parts whose structure is restored; what a function reaches is exchanged for copies before it runs."""
     if isinstance(part, _CONTAINERS):
-        is_structure = 0 < len(part) <= _LONG
+        is_structure = 0 < length_of(part) <= _LONG
     else:
         is_structure = isinstance(part, types.MethodType) or _is_opened(part)
     if not is_structure:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from nbdebug.setup.object_walk import children_of, walk
-from nbdebug.setup.user_code import globals_used, is_users_class, is_users_function, methods_of, user_code
+from nbdebug.setup.object_walk import children_of, length_of, walk
+from nbdebug.setup.user_code import globals_used, is_users_class, is_users_function, methods_of
 
 __all__ = [
     "GENERATORS",
@@ -138,19 +138,12 @@ def _inside(weight: int, part: Any) -> list[tuple[int, Any]]:
 
     A deque counts as one object, because it is a buffer that steps write to: it must be copied, however long it is.
     """
-    if isinstance(part, (dict, list, tuple, set, frozenset)) and _length(part) > _LOOK_INSIDE:
+    if isinstance(part, (dict, list, tuple, set, frozenset)) and length_of(part) > _LOOK_INSIDE:
         return _sampled(part, weight)
     if isinstance(part, deque) or (isinstance(part, types.FunctionType) and not is_users_function(part)):
         return []
     held = [(weight, inner) for _, inner in children_of(part, "owner", "cells", "defaults") if not holds_nothing(inner)]
     return [*held, *((1, generator) for generator in _named_by(part))]
-
-
-def _length(part: Any) -> int:
-    """Return how many items a container holds; a class of the user's or of a library's may refuse to say."""
-    with user_code():
-        return len(part)
-    return 0
 
 
 def _bytes(tensor: torch.Tensor) -> int:

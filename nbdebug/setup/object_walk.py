@@ -17,9 +17,19 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import REGISTRIES
-from nbdebug.setup.user_code import globals_used, is_users_function
+from nbdebug.setup.user_code import globals_used, is_users_function, user_code
 
-__all__ = ["EVERYTHING", "Follow", "attributes_in", "children_of", "registered_in", "step_to", "walk", "written"]
+__all__ = [
+    "EVERYTHING",
+    "Follow",
+    "attributes_in",
+    "children_of",
+    "length_of",
+    "registered_in",
+    "step_to",
+    "walk",
+    "written",
+]
 
 # Beside the items of containers and the attributes in `__dict__`: the object and the function of a bound method, those
 # of a partial, the closure of a function, the defaults of its parameters, the globals that it names (the user's
@@ -31,6 +41,13 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _LEAVES = (torch.Tensor, np.ndarray, str, bytes, bytearray, int, float, complex, type, types.ModuleType)
 
 
+def length_of(container: Any) -> int:
+    """Return how many items a container holds; 0 where its class refuses to say."""
+    with user_code():
+        return len(container)
+    return 0
+
+
 def children_of(value: Any, *follow: Follow, most: int | None = None) -> list[tuple[Any, Any]]:
     """Return what an object reaches in one step, by key or name; of the items of a container, so many at most."""
     if isinstance(value, _LEAVES):
@@ -38,7 +55,7 @@ def children_of(value: Any, *follow: Follow, most: int | None = None) -> list[tu
     if isinstance(value, dict):
         return list(islice(list(value.items()), most))
     if isinstance(value, _CONTAINERS):
-        return list(islice(enumerate(list(value)), most))
+        return list(islice(enumerate(list(iter(value))), most))
     if isinstance(value, types.FunctionType):
         return list(_children_of_function(value, follow))
     if isinstance(value, types.MethodType):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from nbdebug.setup.object_walk import EVERYTHING, Follow, children_of, registered_in, step_to, walk
+from nbdebug.setup.object_walk import EVERYTHING, Follow, children_of, length_of, registered_in, step_to, walk
 
 KEPT: list[Any] = []
 
@@ -171,3 +171,13 @@ def test_a_walk_goes_so_deep_and_sees_so_many() -> None:
 def test_what_was_seen_before_is_not_visited() -> None:
     seen = {id(INNER)}
     assert [part for _, part in walk([("", [INNER])], inside, skip=(), seen=seen)] == [[INNER]]
+
+
+class Unsized(tuple):  # as the irreps of e3nn are
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_a_container_that_refuses_its_length_is_walked() -> None:
+    assert reached(Unsized((INNER,))) == [INNER]
+    assert length_of(Unsized((INNER,))) == 0 and length_of([INNER]) == 1
