@@ -31,6 +31,7 @@ from nbdebug.sandbox import Sandbox, guarded, interrupts_held, make_sandbox
 from nbdebug.sandbox.isolation import refuse_leaking
 from nbdebug.sandbox.state_snapshot import Witness
 from nbdebug.setup import Reading, Setup
+from nbdebug.setup.user_code import raised_by_user
 
 __all__ = ["Missing", "Session", "not_tried"]
 
@@ -261,6 +262,8 @@ class Session:
         except Exception as error:
             if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
                 return Missing("skipped", "a later batch fails in the same way; see forward-fails")
+            if raised_by_user(error):
+                return Missing("skipped", f"your program does not run in this experiment: {described(error)}")
             return Missing("crashed", f"the probe {spec.name} failed: {described(error)}")
 
     def _observe(self) -> None:

@@ -6,6 +6,7 @@ import dis
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -22,6 +23,7 @@ __all__ = [
     "is_users_function",
     "methods_of",
     "names_used",
+    "raised_by_user",
     "required_user_code",
     "user_code",
     "writes_outside",
@@ -31,6 +33,7 @@ _Kinds: TypeAlias = tuple[type[Exception], ...]
 _STOPS: _Kinds = (Cancelled, OutOfTime)  # no experiment may keep these to itself
 
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
+_FOUNDATIONS = frozenset(("torch", "numpy", "scipy", "sklearn", "pandas"))
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -91,6 +94,22 @@ def _is_library_file(filename: str) -> bool:
     if filename.startswith(_library_folders()) or filename.startswith("<frozen"):
         return True
     return not _INSTALLED.isdisjoint(Path(filename).parts)  # of another environment that is used by this one
+
+
+def raised_by_user(error: BaseException) -> bool:
+    """Whether an exception came out of the user's program, or of a library that it uses, called by an experiment."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = max((number for number, file in enumerate(files) if file.startswith(_PACKAGE)), default=-1)
+    return any(_is_program(file) for file in files[ours + 1 :])
+
+
+def _is_program(file: str) -> bool:
+    """Whether a file is neither nbdebug's nor that of a library that experiments call themselves."""
+    parts = Path(file).parts
+    for folder in _INSTALLED:
+        if folder in parts[:-1]:
+            return parts[parts.index(folder) + 1].removesuffix(".py") not in _FOUNDATIONS
+    return not _is_library_file(file)
 
 
 def is_users_function(function: Any) -> bool:

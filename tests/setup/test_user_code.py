@@ -12,7 +12,7 @@ import torch
 import nbdebug
 from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
 from nbdebug.experiments.source_lines import is_users_file
-from nbdebug.setup.user_code import globals_used, is_users_function, required_user_code, user_code
+from nbdebug.setup.user_code import globals_used, is_users_function, raised_by_user, required_user_code, user_code
 
 PACKAGE = Path(nbdebug.__file__).parent
 
@@ -115,3 +115,40 @@ def test_an_attribute_is_no_global() -> None:
 
     assert globals_used(forward.__code__) >= {"PACKAGE", "torch"}
     assert not globals_used(forward.__code__) & {"model", "loss", "ones"}
+
+
+def in_file(file: Path, code: str, **names: Any) -> Any:
+    """Return the function `f` of code that lies in this file."""
+    known: dict[str, Any] = {"torch": torch, **names}
+    exec(compile(code, str(file), "exec"), known)
+    return known["f"]
+
+
+OURS, THEIRS = PACKAGE / "evidence" / "x.py", PACKAGE.parent / "train.py"
+TORCH = Path(torch.__file__).parent / "x.py"
+LIBRARY = TORCH.parents[1] / "some_library" / "x.py"
+RAISES, CALLS = "def f(): raise ValueError", "def f(): inner()"
+
+
+@pytest.mark.parametrize(
+    ("files", "is_users"),
+    [
+        ((OURS, THEIRS), True),
+        ((OURS, TORCH, THEIRS), True),
+        ((OURS, TORCH, LIBRARY), True),
+        ((OURS, THEIRS, TORCH), True),
+        ((OURS,), False),
+        ((OURS, TORCH), False),
+        ((OURS, THEIRS, OURS), False),
+    ],
+    ids=lambda value: "-".join(p.parts[-2] for p in value) if isinstance(value, tuple) else str(value),
+)
+def test_whose_exception_it_is(files: tuple[Path, ...], is_users: bool) -> None:
+    """What the program raises where an experiment calls it is no crash of the experiment."""
+    function = in_file(files[-1], RAISES)
+    for file in files[-2::-1]:
+        function = in_file(file, CALLS, inner=function)
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        function()
+    inside = raised.value.with_traceback(raised.tb.tb_next)  # without this test, which is the user's to them
+    assert raised_by_user(inside) == is_users

@@ -131,7 +131,8 @@ def _carries_all(sandbox: Sandbox, batch: Batch, path: str, answer: torch.Tensor
     """Whether turning this layer's output round among the samples turns the answers round in the same way."""
 
     def turn(where: str, module: nn.Module, inputs: Any, output: Any) -> Any:
-        return output.roll(1, 0) if where == path and isinstance(output, torch.Tensor) else None
+        is_per_sample = isinstance(output, torch.Tensor) and output.dim() > 0
+        return output.roll(1, 0) if where == path and is_per_sample else None
 
     with tapped(sandbox.model, after=turn):
         turned = sandbox.run(batch).predicted
