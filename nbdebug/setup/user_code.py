@@ -34,7 +34,7 @@ _STOPS: _Kinds = (Cancelled, OutOfTime)  # no experiment may keep these to itsel
 
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _FOUNDATIONS = frozenset(("torch", "numpy", "scipy", "sklearn", "pandas"))
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = os.path.join(str(Path(__file__).parents[1]), "")  # and not a folder whose name only begins so
 
 
 class user_code:

@@ -135,6 +135,7 @@ RAISES, CALLS = "def f(): raise ValueError", "def f(): inner()"
     [
         ((OURS, THEIRS), True),
         ((OURS, TORCH, THEIRS), True),
+        ((OURS, PACKAGE.with_name(f"{PACKAGE.name}_experiments") / "train.py"), True),
         ((OURS, TORCH, LIBRARY), True),
         ((OURS, THEIRS, TORCH), True),
         ((OURS,), False),
