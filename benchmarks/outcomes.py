@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Outcome", "read"]
+__all__ = ["Outcome", "from_json", "read"]
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,19 @@ def _meets(where: str, place: str) -> bool:
     return where == place or where.startswith((f"{place}.", f"{place}["))
 
 
+def from_json(line: str) -> Outcome:
+    """Return the outcome that a line of JSON holds."""
+    data = json.loads(line)
+    places = tuple(data.pop("places")) if data["places"] is not None else data.pop("places")
+    findings = tuple(tuple(finding) for finding in data.pop("findings"))
+    remedies = tuple(tuple(remedy) for remedy in data.pop("remedies", ()))
+    return Outcome(**data, places=places, findings=findings, remedies=remedies)
+
+
 def read(paths: list[Path]) -> list[Outcome]:
     """Read outcomes back; a later line about the same run replaces an earlier one."""
     found: dict[tuple[Any, ...], Outcome] = {}
     for line in (line for path in paths for line in path.read_text().splitlines()):
-        data = json.loads(line)
-        places = tuple(data.pop("places")) if data["places"] is not None else data.pop("places")
-        findings = tuple(tuple(finding) for finding in data.pop("findings"))
-        remedies = tuple(tuple(remedy) for remedy in data.pop("remedies", ()))
-        outcome = Outcome(**data, places=places, findings=findings, remedies=remedies)
+        outcome = from_json(line)
         found[outcome.group, outcome.fault, outcome.host, outcome.seed] = outcome
     return list(found.values())

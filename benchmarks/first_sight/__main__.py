@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.first_sight import TRIALS, Trial
-from benchmarks.outcomes import Outcome, read
+from benchmarks.outcomes import Outcome, from_json, read
 
 MARK = "OUTCOME "
 TIMEOUT = 900.0  # seconds for one program, on a busy machine; none should come near
@@ -79,16 +79,9 @@ def in_a_process(round_name: str, trial: Trial, variant: str) -> Outcome:
         return Outcome(*named, accepted=trial.accepted, error=f"no answer in {TIMEOUT:.0f} s")
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
-            return _read(line.removeprefix(MARK))
+            return from_json(line.removeprefix(MARK))
     said = [line for line in done.stderr.splitlines() if line.strip()]
     return Outcome(*named, accepted=trial.accepted, error=(said[-1] if said else "no output")[:300])
-
-
-def _read(line: str) -> Outcome:
-    data = json.loads(line)
-    places = tuple(data.pop("places")) if data["places"] is not None else data.pop("places")
-    findings = tuple(tuple(finding) for finding in data.pop("findings"))
-    return Outcome(**{**data, "accepted": tuple(data["accepted"])}, places=places, findings=findings)
 
 
 def summary(outcomes: list[Outcome]) -> str:
