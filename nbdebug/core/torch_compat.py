@@ -136,7 +136,7 @@ def script_schema(module: Any) -> Any:
         return None
 
 
-def map_tensors(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def apply_to_state(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Change all parameters and buffers of a module, as `.to` and `.half` do."""
     module._apply(change)
 

@@ -13,11 +13,12 @@ from nbdebug.core.registry import probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import NodeOwners, first_bad_node
-from nbdebug.experiments.capture import paths_of, tapped, tensors_in
+from nbdebug.experiments.capture import paths_of, tapped
 from nbdebug.experiments.nan_origin import Birth, OperationWatch, is_bad
 from nbdebug.experiments.sample_exchange import runs, several_batches
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.sample_dataset import seed_all
 from nbdebug.setup.user_code import user_code
 

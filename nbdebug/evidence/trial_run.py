@@ -13,7 +13,7 @@ from torch import nn
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
 from nbdebug.errors import BadInput, NbdebugError, NotApplicable
-from nbdebug.experiments.capture import CallStack, Given, tapped, tensors_in
+from nbdebug.experiments.capture import CallStack, Given, tapped
 from nbdebug.experiments.inplace_changes import find_mutation, held_graphs
 from nbdebug.experiments.locate_module import place_at, record
 from nbdebug.experiments.sample_exchange import runs, several_batches
@@ -24,6 +24,7 @@ from nbdebug.experiments.torch_error_patterns import mishap_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.batch_layout import describe
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["TrialRun", "trial_run"]

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from nbdebug.exceptions.scene import Scene
-from nbdebug.experiments.capture import paths_of, tensors_in
+from nbdebug.experiments.capture import paths_of
 from nbdebug.experiments.inplace_changes import held_graphs
 from nbdebug.experiments.shape_fixes import Suggestion
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.user_code import is_users_class
 
 __all__ = ["about_backward"]

@@ -11,9 +11,9 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from nbdebug.core.torch_compat import saved_values
-from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.nan_origin import Birth, is_bad, value_at
 from nbdebug.experiments.source_lines import line_in_text
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["NodeOwners", "builds_on", "first_bad_node", "nodes_behind"]
 

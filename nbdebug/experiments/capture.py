@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.setup.nested import leaves
+from nbdebug.setup.nested import tensors_in
 
-__all__ = ["CallStack", "Given", "first_tensor", "paths_of", "tapped", "tensors_in"]
+__all__ = ["CallStack", "Given", "first_tensor", "paths_of", "tapped"]
 
 OnCall = Callable[[str, nn.Module, Any, Any], Any]
 
@@ -41,11 +41,6 @@ def _given(args: Any, kwargs: dict[str, Any]) -> Given:
 def paths_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return every module by its path; the root is called `model`."""
     return {path or "model": module for path, module in model.named_modules()}
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """List the tensors of any nest."""
-    return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def first_tensor(value: Any) -> torch.Tensor | None:

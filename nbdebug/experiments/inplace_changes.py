@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import REGISTRIES, TorchDispatchMode, schema_of, write_count
-from nbdebug.experiments.capture import CallStack, paths_of, tapped, tensors_in
+from nbdebug.experiments.capture import CallStack, paths_of, tapped
 from nbdebug.experiments.source_lines import line_now
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["Mutation", "find_mutation", "held_graphs"]
 

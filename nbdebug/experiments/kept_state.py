@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from nbdebug.core.torch_compat import REGISTRIES, is_bookkeeping, own_buffers, own_modules, own_parameters, write_count
-from nbdebug.experiments.capture import paths_of, tensors_in
+from nbdebug.experiments.capture import paths_of
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["KeptState", "from_one_state", "resized"]
 

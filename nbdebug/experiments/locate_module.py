@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.kept_state import from_one_state
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.sample_dataset import seed_all
 
 __all__ = ["SEED", "Event", "Place", "Recording", "aligned", "first_place", "jittered", "place_at", "record"]

@@ -15,13 +15,12 @@ from typing import Any
 import torch
 
 from nbdebug.errors import NotApplicable
-from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.output_override import Outlet, caught, giving, outlets
 from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
-from nbdebug.setup.nested import Path, leaves, map_leaves, name_of, replace_at
+from nbdebug.setup.nested import Path, leaves, map_leaves, name_of, replace_at, tensors_in
 from nbdebug.setup.sample_dataset import seed_torch
 from nbdebug.setup.user_code import user_code
 

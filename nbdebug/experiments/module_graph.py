@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.experiments.capture import tensors_in
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["Flow"]
 

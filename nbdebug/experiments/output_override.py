@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from nbdebug.errors import NbdebugError, NotApplicable
-from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.capture import tapped
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.loss import total_of
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["Outlet", "caught", "giving", "outlets"]
 

@@ -12,8 +12,9 @@ from torch import nn
 
 from nbdebug.core.torch_compat import without_torch_function
 from nbdebug.errors import NotApplicable
-from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.capture import tapped
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["Reach", "over_samples", "reach_of"]
 

@@ -20,8 +20,9 @@ from torch.overrides import TorchFunctionMode
 
 from nbdebug.errors import UNCHANGED, CopyNotIsolated
 from nbdebug.sandbox.functional import FunctionalModel
-from nbdebug.sandbox.live_tensors import LiveTensors, map_tensors, tensors_in
+from nbdebug.sandbox.live_tensors import LiveTensors
 from nbdebug.setup import Setup, unwrap
+from nbdebug.setup.nested import map_tensors, tensors_in
 
 __all__ = ["Watch", "isolated", "refuse_leak", "refuse_leaking", "restores_hooks"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import nn
 
 from nbdebug.core.torch_compat import write_count
 
-__all__ = ["LiveTensors", "map_tensors", "named_tensors", "tensors_in"]
+__all__ = ["LiveTensors", "named_tensors", "same_values"]
 
 
 class LiveTensors:
@@ -69,27 +68,6 @@ def same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.layout is not torch.strided:
         return a is b or torch.equal(a.to_dense(), b.to_dense())
     return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Return the tensors among arguments, also those in lists and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from tensors_in(part)
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from tensors_in(part)
-
-
-def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
-    """Return arguments with their tensors changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(change, part) for part in value)
-    return {key: map_tensors(change, part) for key, part in value.items()} if type(value) is dict else value
 
 
 def _memory(tensor: torch.Tensor) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import map_tensors
+from nbdebug.core.torch_compat import apply_to_state
 
 __all__ = ["ScriptShell", "copied_script"]
 
@@ -76,7 +76,7 @@ class ScriptShell(nn.Module):
         return self._inner.load_state_dict(*args, **kwargs)
 
     def _apply(self, fn: Any, recurse: bool = True) -> ScriptShell:
-        map_tensors(self._inner, fn)
+        apply_to_state(self._inner, fn)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptShell:

@@ -11,9 +11,21 @@ import torch
 
 from nbdebug.setup.user_code import user_code
 
-__all__ = ["Path", "at", "children", "leaves", "map_leaves", "name_of", "rebuild", "replace_at"]
+__all__ = [
+    "Path",
+    "at",
+    "children",
+    "leaves",
+    "map_leaves",
+    "map_tensors",
+    "name_of",
+    "rebuild",
+    "replace_at",
+    "tensors_in",
+]
 
 Path = tuple[Any, ...]
+_PLAIN = (int, float, str, torch.dtype, torch.device)
 
 
 class Attr(str):
@@ -101,6 +113,36 @@ def map_leaves(change: Callable[[Path, Any], Any], value: Any, path: Path = ()) 
     if parts is None:
         return change(path, value)
     return rebuild(value, [map_leaves(change, part, (*path, step)) for step, part in parts])
+
+
+def map_tensors(change: Callable[[Any], Any], value: Any, kind: type = torch.Tensor) -> Any:
+    """Rebuild a nest with its tensors (or the parts of another type) changed; what stays the same is not copied.
+
+    Slices are opened too, as the arguments of `tensor[a:b]` need it.
+    """
+    if isinstance(value, kind):
+        return change(value)
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, slice):
+        return slice(*(map_tensors(change, part, kind) for part in (value.start, value.stop, value.step)))
+    before = [part for _, part in children(value) or ()]
+    after = [map_tensors(change, part, kind) for part in before]
+    is_same = all(new is old for new, old in zip(after, before, strict=True))
+    return value if is_same else rebuild(value, after)
+
+
+def tensors_in(*values: Any) -> list[torch.Tensor]:
+    """List the tensors of nests in order, each as often as it is met."""
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    for value in values:
+        map_tensors(note, value)
+    return found
 
 
 def at(value: Any, path: Path) -> Any:

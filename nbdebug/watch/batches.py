@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from nbdebug.evidence.recording import BatchTally
-from nbdebug.experiments.capture import tensors_in
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.tensor_memory import array_of
 
 __all__ = ["Batches"]

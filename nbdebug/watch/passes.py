@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import at_end_of_backward, backward_id, current_transform, hook_gradient
-from nbdebug.experiments.capture import tensors_in
+from nbdebug.setup.nested import tensors_in
 from nbdebug.watch.batches import Batches
 from nbdebug.watch.graphs import GraphToken
 from nbdebug.watch.hooks import MOST_CALLS, LayerHook, backward_origin, sealed

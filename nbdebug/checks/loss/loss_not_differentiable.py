@@ -14,12 +14,13 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import as_far_as_it_runs
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.loss_family import recognize
 from nbdebug.experiments.loss_of_outputs import box_at_head, open_box
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["LossGradient", "loss_gradient", "loss_not_differentiable"]
 

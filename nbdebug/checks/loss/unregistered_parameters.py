@@ -14,10 +14,10 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.reachable_tensors import hidden_tensors
 from nbdebug.experiments.reached_parts import reached_parts
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["HiddenParameter", "HiddenParameters", "hidden_parameters", "unregistered_parameters"]
 

@@ -18,11 +18,12 @@ from nbdebug.evidence.overfit_one_batch import SAMPLES, Overfit
 from nbdebug.evidence.overfit_one_batch import STEPS as MOST
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.achievable_loss import one_answer_will_do, takes_targets
-from nbdebug.experiments.capture import tapped, tensors_in
+from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.learning_curve import Curve
 from nbdebug.experiments.train_briefly import hurry, train_on
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import tensors_in
 
 __all__ = ["BlindRun", "blind_run", "model_ignores_inputs"]
 

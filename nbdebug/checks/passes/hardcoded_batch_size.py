@@ -17,12 +17,13 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import CallStack, tapped, tensors_in
+from nbdebug.experiments.capture import CallStack, tapped
 from nbdebug.experiments.kept_state import from_one_state, resized
 from nbdebug.experiments.sample_exchange import Samples, samples_of
 from nbdebug.experiments.source_lines import line_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Feed
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["BatchSizes", "SizeFailure", "batch_sizes", "hardcoded_batch_size"]

@@ -16,11 +16,11 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.batch_dim import relative_change
-from nbdebug.experiments.capture import tensors_in
 from nbdebug.experiments.locate_module import SEED, jittered
 from nbdebug.experiments.sample_exchange import runnable, runs, samples_of, several_batches
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.sample_dataset import seed_all
 from nbdebug.setup.user_code import user_code
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from nbdebug.experiments.tape.taint import Taint
+from nbdebug.setup.nested import tensors_in
 
-__all__ = ["Op", "Recording", "Use", "Value", "map_tensors", "op_name", "tensors_of"]
+__all__ = ["Op", "Recording", "Use", "Value", "op_name", "tensors_of"]
 
 
 @dataclass(frozen=True)
@@ -88,33 +89,9 @@ class Recording:
         return self.ops[index] if index >= 0 else None
 
 
-def map_tensors(change: Callable[[Any], Any], value: Any, kind: type = torch.Tensor) -> Any:
-    """Exchange the tensors (or the parts of another type) in arguments or results of a torch function."""
-    if isinstance(value, kind):
-        return change(value)
-    if isinstance(value, slice):
-        return slice(*(map_tensors(change, part, kind) for part in (value.start, value.stop, value.step)))
-    if isinstance(value, dict):
-        return {key: map_tensors(change, part, kind) for key, part in value.items()}
-    if not isinstance(value, (list, tuple)):
-        return value
-    parts = [map_tensors(change, part, kind) for part in value]
-    if all(new is old for new, old in zip(parts, value, strict=True)):
-        return value
-    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-
-
 def tensors_of(*values: Any) -> list[torch.Tensor]:
     """List the tensors among arguments or results of a torch function, each once."""
-    found: dict[int, torch.Tensor] = {}
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        found[id(tensor)] = tensor
-        return tensor
-
-    for value in values:
-        map_tensors(note, value)
-    return list(found.values())
+    return list({id(tensor): tensor for tensor in tensors_in(*values)}.values())
 
 
 _OPERATORS = ("add", "sub", "mul", "div", "truediv", "floordiv", "pow", "matmul", "and", "or", "xor", "mod")

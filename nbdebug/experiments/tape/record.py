@@ -22,8 +22,9 @@ from nbdebug.experiments.tape.calls import (
     random_state,
     version_of,
 )
-from nbdebug.experiments.tape.ops import Op, Recording, Use, Value, map_tensors, op_name, tensors_of
+from nbdebug.experiments.tape.ops import Op, Recording, Use, Value, op_name, tensors_of
 from nbdebug.experiments.tape.taint import Origins, Taint, read_operands
+from nbdebug.setup.nested import map_tensors
 
 __all__ = ["ReachedEnd", "Recorder"]
 

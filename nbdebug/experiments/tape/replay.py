@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from nbdebug.experiments.tape.ops import Op, Recording, Use, map_tensors, tensors_of
+from nbdebug.experiments.tape.ops import Op, Recording, Use, tensors_of
 from nbdebug.experiments.tape.program import TapeUnreadable
+from nbdebug.setup.nested import map_tensors
 
 __all__ = ["replayed", "tail_of"]
 
