@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import MODULE_CALL, REGISTRIES
-from nbdebug.experiments.capture import tensors_in
-from nbdebug.experiments.source_lines import is_users_file
+from nbdebug.setup.nested import tensors_in
+from nbdebug.setup.user_code import is_library_file
 
 __all__ = ["Call", "Scene", "scene_of"]
 
@@ -115,7 +115,7 @@ def _read(error: BaseException) -> tuple[tuple[Call, ...], Call | None, Any, tup
             loss = loss or _loss_call(name, known)
         elif name == "backward" and isinstance(known.get("self"), torch.Tensor):
             backward_of = known["self"]
-        elif is_users_file(file) and not _is_library(file):
+        elif not is_library_file(file):
             users.append((frame, line))
     return tuple(calls), loss, backward_of, tuple(users)
 
@@ -132,10 +132,6 @@ def _accepted(function: Any, named: dict[str, Any]) -> dict[str, Any]:
     code = getattr(function, "__code__", None)
     wanted = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
     return {key: value for key, value in named.items() if key in wanted}
-
-
-def _is_library(file: str) -> bool:
-    return "site-packages" in file or "dist-packages" in file or "/IPython/" in file
 
 
 def _looked_up(name: str, frame: FrameType) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import os
 import re
 import sys
 import traceback
@@ -11,12 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 
-import torch
+from nbdebug.setup.user_code import is_own_file, is_program_file
 
-__all__ = ["is_users_file", "line_in_text", "line_now", "line_of", "users_frame"]
+__all__ = ["line_in_text", "line_now", "line_of", "users_frame"]
 
-_PACKAGE = os.path.join(str(Path(__file__).parents[1]), "")  # and not a folder whose name only begins so
-_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(linecache.__file__).parent) + "/contextlib")
 _IN_TEXT = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*(?:\n\s*(?P<code>[^\n]*))?')
 
 Place = tuple[str, int, str]  # file, line, code
@@ -25,7 +22,7 @@ Place = tuple[str, int, str]  # file, line, code
 def line_now() -> str:
     """Return the user's line that is being executed, seen from a hook or a mode of ours."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and is_own_file(frame.f_code.co_filename):
         frame = frame.f_back  # the hook itself
     return _innermost(_outwards(frame))
 
@@ -33,14 +30,9 @@ def line_now() -> str:
 def users_frame() -> FrameType | None:
     """Return the innermost frame of the user's own code that is running, seen from a hook of ours."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not is_users_file(frame.f_code.co_filename):
+    while frame is not None and not is_program_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
-
-
-def is_users_file(file: str) -> bool:
-    """Whether code in this file is neither torch's nor ours."""
-    return not file.startswith((*_LIBRARIES, "<frozen", _PACKAGE))
 
 
 def line_of(error: BaseException) -> str:
@@ -63,16 +55,15 @@ def _outwards(frame: FrameType | None) -> Iterable[Place]:
 
 
 def _innermost(places: Iterable[Place]) -> str:
-    """Return the first place that is neither torch's nor ours; ours, reached before, means that there is none.
+    """Return the first place in the program; ours, reached before, means that there is none.
 
     User code is only ever called from here, so beyond a frame of ours lies the cell that started nbdebug.
     """
     for file, line, code in places:
-        if file.startswith(_LIBRARIES) or file.startswith("<frozen"):
-            continue
-        if file.startswith(_PACKAGE):
+        if is_own_file(file):
             return ""
-        return f"{_short(file)}:{line}: {code.strip()}".rstrip(": ")
+        if is_program_file(file):
+            return f"{_short(file)}:{line}: {code.strip()}".rstrip(": ")
     return ""
 
 

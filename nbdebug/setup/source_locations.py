@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import sys
-import sysconfig
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +14,7 @@ from torch import nn
 
 from nbdebug.core.finding import Place
 from nbdebug.core.torch_compat import own_modules
+from nbdebug.setup.user_code import is_library_file
 
 __all__ = ["places_of"]
 
@@ -47,7 +46,7 @@ def _assignment(kind: type, name: str) -> Place | None:
     for base in kind.__mro__:
         start = base.__dict__.get("__init__")
         code = getattr(inspect.unwrap(start) if callable(start) else start, "__code__", None)
-        if code is None or not _is_users(code.co_filename):
+        if code is None or is_library_file(code.co_filename):
             continue
         try:
             lines, first = inspect.getsourcelines(code)
@@ -64,12 +63,6 @@ def _assigns(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     flat = [item for target in targets for item in (target.elts if isinstance(target, ast.Tuple) else [target])]
     return any(isinstance(t, ast.Attribute) and t.attr == name and isinstance(t.value, ast.Name) for t in flat)
-
-
-def _is_users(filename: str) -> bool:
-    """Whether a file is neither the standard library's nor an installed package's."""
-    installed = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
-    return not any(os.path.abspath(filename).startswith(os.path.join(folder, "")) for folder in installed if folder)
 
 
 def _shown(filename: str, line: int, text: str) -> Place:

@@ -14,11 +14,16 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
+import torch
+
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 
 __all__ = [
     "globals_used",
+    "is_library_file",
     "is_loss",
+    "is_own_file",
+    "is_program_file",
     "is_users_class",
     "is_users_function",
     "methods_of",
@@ -84,13 +89,14 @@ def required_user_code(reason: str, *, passing: _Kinds = (NbdebugError,)) -> Ite
 
 @lru_cache(maxsize=1)
 def _library_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    folders = (*{paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}, _PACKAGE)
+    paths, built = sysconfig.get_paths(), str(Path(torch.__file__).parent)  # torch may be built in another place
+    folders = (*{paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}, built, _PACKAGE)
     return tuple(os.path.join(folder, "") for folder in folders)  # and not a folder whose name only begins so
 
 
 @lru_cache(maxsize=4096)
-def _is_library_file(filename: str) -> bool:
+def is_library_file(filename: str) -> bool:
+    """Whether a file belongs to the standard library, to any installed package, or to nbdebug."""
     if filename.startswith(_library_folders()) or filename.startswith("<frozen"):
         return True
     return not _INSTALLED.isdisjoint(Path(filename).parts)  # of another environment that is used by this one
@@ -99,22 +105,31 @@ def _is_library_file(filename: str) -> bool:
 def raised_by_user(error: BaseException) -> bool:
     """Whether an exception came out of the user's program, or of a library that it uses, called by an experiment."""
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-    ours = max((number for number, file in enumerate(files) if file.startswith(_PACKAGE)), default=-1)
-    return any(_is_program(file) for file in files[ours + 1 :])
+    ours = max((number for number, file in enumerate(files) if is_own_file(file)), default=-1)
+    return any(is_program_file(file) for file in files[ours + 1 :])
 
 
-def _is_program(file: str) -> bool:
-    """Whether a file is neither nbdebug's nor that of a library that experiments call themselves."""
+def is_own_file(file: str) -> bool:
+    """Whether a file is nbdebug's."""
+    return file.startswith(_PACKAGE)
+
+
+@lru_cache(maxsize=4096)
+def is_program_file(file: str) -> bool:
+    """Whether a file is the user's, or of a library of models that they use: neither nbdebug's, Python's nor torch's.
+
+    What experiments call themselves (torch, NumPy, SciPy, scikit-learn, pandas) is not the program either.
+    """
     parts = Path(file).parts
     for folder in _INSTALLED:
         if folder in parts[:-1]:
             return parts[parts.index(folder) + 1].removesuffix(".py") not in _FOUNDATIONS
-    return not _is_library_file(file)
+    return not is_library_file(file)
 
 
 def is_users_function(function: Any) -> bool:
     """Whether a function was written by the user, in a notebook or in a file of their own."""
-    return isinstance(function, FunctionType) and not _is_library_file(function.__code__.co_filename)
+    return isinstance(function, FunctionType) and not is_library_file(function.__code__.co_filename)
 
 
 def is_users_class(kind: type) -> bool:
@@ -122,7 +137,7 @@ def is_users_class(kind: type) -> bool:
     if kind.__module__ in ("__main__", "builtins"):
         return kind.__module__ == "__main__"
     filename = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return filename is not None and not _is_library_file(filename)
+    return filename is not None and not is_library_file(filename)
 
 
 def is_loss(kind: type) -> bool:

@@ -11,8 +11,15 @@ import torch
 
 import nbdebug
 from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
-from nbdebug.experiments.source_lines import is_users_file
-from nbdebug.setup.user_code import globals_used, is_users_function, raised_by_user, required_user_code, user_code
+from nbdebug.setup.user_code import (
+    globals_used,
+    is_library_file,
+    is_program_file,
+    is_users_function,
+    raised_by_user,
+    required_user_code,
+    user_code,
+)
 
 PACKAGE = Path(nbdebug.__file__).parent
 
@@ -36,13 +43,21 @@ def function_in(file: Path) -> Any:
 )
 def test_only_what_lies_in_the_package_is_ours(file: Path, is_users: bool) -> None:
     """A clone may be called like the package, and so may a folder of the user's, as far as it goes."""
-    assert is_users_file(str(file)) == is_users
+    assert is_program_file(str(file)) == is_users
     assert is_users_function(function_in(file)) == is_users
 
 
 def test_torch_is_a_library() -> None:
     """Neither its files nor its functions are the user's."""
-    assert not is_users_file(torch.nn.__file__) and not is_users_function(torch.nn.functional.relu)
+    assert not is_program_file(torch.nn.__file__) and not is_users_function(torch.nn.functional.relu)
+
+
+def test_a_library_of_models_is_part_of_the_program() -> None:
+    """An error inside of it is the program's; one in NumPy is of the call that led there."""
+    packages = Path(torch.__file__).parents[1]
+    models, arrays = str(packages / "models_of_others" / "net.py"), str(packages / "numpy" / "core.py")
+    assert is_library_file(models) and is_program_file(models)
+    assert is_library_file(arrays) and not is_program_file(arrays)
 
 
 BAD_INPUT = BadInput("a list", where="model", expected="a module", do="pass one")
