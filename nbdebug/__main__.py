@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nbdebug.core.control import EFFORTS
-from nbdebug.errors import BadInput, NbdebugError
+from nbdebug.errors import NbdebugError
+
+if TYPE_CHECKING:
+    from nbdebug.report import Report
 
 __all__ = ["main"]
 
+FORMATS = ("text", "json", "markdown", "sarif")
 FOUND, BAD_CALL, INTERRUPTED = 1, 2, 130
 EXIT_CODES = """\
 exit codes:
@@ -47,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     diagnose.add_argument("setup", metavar="MODULE:FUNCTION", help="for example training.setup:make_setup")
     diagnose.add_argument("--fail-on", choices=("bug", "suspect", "note", "never"), default="bug")
+    diagnose.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what standard output holds; in all but text nothing else: your own prints go to stderr",
+    )
     diagnose.add_argument("--json", type=Path, metavar="PATH", help="write the report as JSON")
     diagnose.add_argument("--save", type=Path, action="append", default=[], metavar="PATH", help=".html, .ipynb, …")
     diagnose.add_argument("--checks", metavar="ID,ID", help="run only these checks")
@@ -69,28 +80,19 @@ def _parser() -> argparse.ArgumentParser:
     tree = commands.add_parser("tree", help="draw the decision tree")
     tree.add_argument("--symptom", metavar="WORDS", help="number the steps that run first for this symptom")
     tree.set_defaults(run=_tree)
+    schema = commands.add_parser("schema", help="print the JSON schema of a report")
+    schema.set_defaults(run=_schema)
     listing = commands.add_parser("checks", help="list every check")
     listing.set_defaults(run=_list)
     return parser
 
 
 def _diagnose(options: argparse.Namespace) -> int:
-    import nbdebug
     from nbdebug.report.writing import as_json
 
-    setup = _made(options.setup)
-    chosen = {"checks": options.checks.split(",")} if options.checks else {}
-    report = nbdebug.diagnose(
-        **setup,
-        **chosen,
-        skip=[check for check in options.skip.split(",") if check],
-        effort="quick" if options.quick else options.effort,
-        time_limit=options.time_limit,
-        symptom=options.symptom,
-        seed=options.seed,
-        progress=not options.quiet,
-    )
-    report.show()
+    with _clean_stdout(options.format != "text"):
+        report = _report(options)
+    _print_as(report, options.format)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(as_json(report), encoding="utf-8")
@@ -102,50 +104,59 @@ def _diagnose(options: argparse.Namespace) -> int:
     return FOUND if any(finding.severity in grave[options.fail_on] for finding in report.findings) else 0
 
 
-def _made(name: str) -> dict[str, Any]:
-    """Import the function and call it; whatever goes wrong there is the user's to read, in one message."""
-    function = _imported(name)
-    try:
-        setup = function()
-    except Exception as error:
-        raise _bad(
-            name, f"the function raised {type(error).__name__}: {error}", "call it separately and fix it"
-        ) from error
-    if not isinstance(setup, dict) or not {"model", "loader"} <= set(setup):
-        seen = f"it returned a {type(setup).__name__}" + (
-            f" with {', '.join(map(str, setup))}" if isinstance(setup, dict) else ""
-        )
-        raise _bad(name, seen, 'return {"model": …, "loader": …, "loss_fn": …, "optimizer": …}')
-    return setup
+def _report(options: argparse.Namespace) -> Report:
+    import nbdebug
+    from nbdebug.core.entry_point import setup_from
 
-
-def _imported(name: str) -> Callable[[], Any]:
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        raise _bad(name, "it has no colon", "write package.module:function")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        raise _bad(name, f"there is no module {error.name!r}", "run this where the module can be imported") from error
-    except AttributeError as error:
-        raise _bad(name, str(error), "name a function of that module") from error
-    except Exception as error:
-        raise _bad(
-            name, f"importing it raised {type(error).__name__}: {error}", "import it separately and fix it"
-        ) from error
-    if not callable(found):
-        raise _bad(name, f"it is a {type(found).__name__}", "name a function that returns a dict")
-    return found  # type: ignore[no-any-return]
-
-
-def _bad(name: str, seen: str, do: str) -> BadInput:
-    return BadInput(
-        seen, where=name, expected="a function that returns a dict of the arguments of nbdebug.diagnose", do=do
+    chosen = {"checks": options.checks.split(",")} if options.checks else {}
+    return nbdebug.diagnose(
+        **setup_from(options.setup),
+        **chosen,
+        skip=[check for check in options.skip.split(",") if check],
+        effort="quick" if options.quick else options.effort,
+        time_limit=options.time_limit,
+        symptom=options.symptom,
+        seed=options.seed,
+        progress=not options.quiet,
     )
+
+
+@contextmanager
+def _clean_stdout(wanted: bool) -> Iterator[None]:
+    """Send what the user's code writes to standard output to standard error, also from C code and child processes."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    kept = None
+    with suppress(OSError, ValueError):  # there may be no such streams
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def _print_as(report: Report, form: str) -> None:
+    from nbdebug.report.sarif import as_sarif
+    from nbdebug.report.writing import as_json
+
+    if form == "text":
+        report.show()
+        return
+    text = as_json(report) if form == "json" else as_sarif(report) if form == "sarif" else report.to_markdown()
+    print(text.rstrip("\n"))
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from nbdebug.report.schema import report_schema
+
+    print(json.dumps(report_schema(), indent=2, ensure_ascii=False))
+    return 0
 
 
 def _tree(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from architecture_picture import architecture_picture
 from checks_pages import checks_pages
 from coverage_page import coverage_page
 from remedies_page import remedies_page
+from schema_page import schema_page
 from thresholds_page import thresholds_page
 
 from nbdebug.core.registry import registry
@@ -44,6 +45,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "tree.md": tree_page(),
         ROOT / "docs" / "coverage.md": coverage_page(),
         ROOT / "docs" / "remedies.md": remedies_page(),
+        ROOT / "docs" / "report-schema.md": schema_page(),
         ROOT / "docs" / "thresholds.md": thresholds_page(),
         readme: with_tables(readme.read_text(encoding="utf-8")),
     }

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from nbdebug.__main__ import main
+from nbdebug.report.schema import report_schema
 
 SETUPS = """
 import torch
@@ -25,6 +27,12 @@ def healthy():
 
 def broken():
     return {**healthy(), "model": nn.Linear(9, 1)}
+
+def loud():
+    import os, sys
+    print("a line of the program")
+    os.write(1, b"a line of its libraries\\n")
+    return broken()
 
 def nothing():
     return {}
@@ -126,3 +134,28 @@ def test_quick_leaves_out_what_trains(tmp_path: Path) -> None:
     results = json.loads((tmp_path / "quick.json").read_text())["results"]
     assert [result["status"] for result in results] == ["clean", "skipped"]
     assert results[1]["reason"] == 'omitted by effort="quick"'
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "markdown"])
+def test_standard_output_holds_the_report_alone(folder: Path, form: str) -> None:
+    """What the program prints, also from C, goes to standard error."""
+    done = call(folder, "diagnose", "setups:loud", "--checks", "forward-fails", "--quiet", "--format", form)
+    assert done.returncode == 1, done.stderr
+    assert "a line of the program" in done.stderr and "a line of its libraries" in done.stderr
+    if form == "markdown":
+        assert done.stdout.startswith("# nbdebug: ") and "forward-fails" in done.stdout
+        return
+    data = json.loads(done.stdout)
+    if form == "json":
+        Draft202012Validator(report_schema()).validate(data)
+    assert (data["findings"][0]["check"] if form == "json" else data["runs"][0]["results"][0]["ruleId"]) == (
+        "forward-fails"
+    )
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the one that the package carries, and valid."""
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema == report_schema()
+    Draft202012Validator.check_schema(schema)

@@ -154,6 +154,16 @@ class Report:
 
         return write(self, Path(path), include_samples=include_samples)
 
+    def to_markdown(self, max_chars: int | None = None) -> str:
+        """Return the report as Markdown to paste into a chat or an issue.
+
+        With `max_chars` it is no longer than that: the cause and its fix stay, and the last line names what was left
+        out. As in a saved report, folders in file paths and samples of your data are left out.
+        """
+        from nbdebug.report.brief import as_brief
+
+        return as_brief(self, max_chars)
+
     def verify(self, most: int = 1, *, time_limit: float | None = None, progress: bool = True) -> list[Verification]:
         """Try the remedies of the most likely causes on a copy: of the first so many that have one to try.
 

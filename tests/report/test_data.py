@@ -4,19 +4,23 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import nbdebug
-from nbdebug.core.finding import Finding, Result
+from nbdebug.charts import Lines
+from nbdebug.core.finding import Finding, Place, Result
 from nbdebug.errors import BadInput
 from nbdebug.report import Report
 from nbdebug.report.markdown import as_summary
+from nbdebug.report.schema import report_schema
 from tests.report.hostile import hostile
 from tests.report.payloads import PAYLOADS
 from tests.report.samples import healthy, small
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "report-schema.md"
+PAGE = Path(__file__).parents[2] / "docs" / "report-schema.md"
 
 
 def test_a_saved_report_is_read_back_whole(tmp_path: Path) -> None:
@@ -55,10 +59,20 @@ def test_an_unknown_ending_names_the_known_ones(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_every_key_is_documented() -> None:
-    text = SCHEMA.read_text(encoding="utf-8")
-    data = small().to_dict()
-    assert f"schema {data['schema']}" in text
+def schema_of(kind: str) -> dict[str, Any]:
+    """Return the part of the schema that describes one kind of object."""
+    whole = report_schema()
+    part: dict[str, Any] = whole if kind == "report" else whole["$defs"][kind]
+    return part
+
+
+def test_every_key_is_in_the_schema_and_on_its_page() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    data = placed().to_dict()
+    assert f"schema {data['schema']}" in text and schema_of("report")["properties"]["schema"] == {
+        "const": data["schema"],
+        "description": schema_of("report")["properties"]["schema"]["description"],
+    }
     described = {
         "report": data,
         "finding": data["findings"][0],
@@ -66,13 +80,51 @@ def test_every_key_is_documented() -> None:
         "verification": data["findings"][0]["verifications"][0],
         "contest": data["findings"][0]["verifications"][0]["contests"][0],
         "result": data["results"][0],
+        "place": data["places"]["head.1"],
         **{e["kind"]: e for e in (f["exhibit"] for f in data["findings"]) if e},
     }
     for name, value in described.items():
+        assert set(schema_of(name)["properties"]) == set(value), f"describe it in report.schema.json: {name}"
         section = re.search(rf"^##+ {name}\n(.*?)(?=^##|\Z)", text, flags=re.DOTALL | re.MULTILINE)
         assert section, name
-        keys = set(re.findall(r"^\| `(\w+)` \|", section[1], flags=re.MULTILINE))
-        assert keys == set(value), name
+        assert set(re.findall(r"^\| `(\w+)`", section[1], flags=re.MULTILINE)) == set(value), name
+
+
+def placed() -> Report:
+    """Return a report in which the place of a finding is known, and a curve was recorded."""
+    curve = Lines((("loss", (0.0, 1.0), (2.3, float("nan"))),), "Loss")
+    return replace(
+        small(), places={"head.1": Place("net.py", 3, "self.head = …")}, curves=(curve,), stopped="cancelled"
+    )
+
+
+@pytest.mark.parametrize("report", [small(), placed(), healthy(), hostile(PAYLOADS)])
+def test_what_is_written_fits_the_schema(report: Report, tmp_path: Path) -> None:
+    Draft202012Validator.check_schema(report_schema())
+    check = Draft202012Validator(report_schema())
+    check.validate(json.loads(report.save(tmp_path / "x.json").read_text(encoding="utf-8")))
+    check.validate(json.loads(json.dumps(report.to_dict())))
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("schema",), 2),
+        (("findings", 0, "severity"), "fatal"),
+        (("findings", 0, "exhibit", "kind"), "pie"),
+        (("findings", 0, "verifications", 0, "contests", 0, "before"), "many"),
+        (("results", 0, "status"), "fine"),
+        (("curves", 0, "series", 0), ["loss", [1.0]]),
+        (("stopped",), "somehow"),
+    ],
+)
+def test_the_schema_refuses_what_is_not_a_report(path: tuple[str | int, ...], wrong: object) -> None:
+    data = json.loads(json.dumps(placed().to_dict()))
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = wrong
+    assert list(Draft202012Validator(report_schema()).iter_errors(data)), path
 
 
 def test_the_difference_tells_fixed_from_not_looked_at() -> None:
