@@ -36,11 +36,17 @@ class Patch:
 
 @dataclass(frozen=True)
 class Remedy:
-    """Something to try: a sentence, the code that the user would write, and perhaps a way to try it on a copy."""
+    """Something to try: a sentence, the code that the user would write, and perhaps a way to try it on a copy.
+
+    `diff` is the fix as a unified diff of the user's own code, where it is known which line of theirs it changes;
+    `diff_ran` says whether the changed source was run on a copy, and the check raised the finding no more.
+    """
 
     says: str
     code: str = ""
     patch: Patch | None = None
+    diff: str = field(default="", compare=False)
+    diff_ran: bool = field(default=False, compare=False)
 
     @property
     def verifiable(self) -> bool:
@@ -60,10 +66,13 @@ class Remedy:
             "code": plain(self.code),
             "verifiable": self.verifiable,
             "patch": self.patch.to_dict() if self.patch is not None else None,
+            "diff": plain(self.diff),
+            "diff_ran": self.diff_ran,
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Remedy:
-        """Read back what `to_dict` wrote; older files know no patches."""
+        """Read back what `to_dict` wrote; older files know no patches and no diffs."""
         patch = data.get("patch")
-        return cls(data["says"], data["code"], Patch(patch["name"], dict(patch["settings"])) if patch else None)
+        known = Patch(patch["name"], dict(patch["settings"])) if patch else None
+        return cls(data["says"], data["code"], known, str(data.get("diff", "")), bool(data.get("diff_ran", False)))

@@ -16,6 +16,7 @@ from nbdebug.engine.decision_tree import checks_for, find_symptom, tree_order
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.root_cause import arbitrate
 from nbdebug.engine.session import Session
+from nbdebug.engine.source_changes import write_diffs
 from nbdebug.engine.verdicts import settle
 from nbdebug.errors import plainly
 from nbdebug.report import Report
@@ -125,6 +126,8 @@ def diagnose(
             run_within_budget(session, todo, say)
         if tell_apart and effort != "quick" and session.journal.stopped in ("", "out of time"):
             conclude(session, shown=shown)
+        else:
+            write_diffs(session)
         session.journal.arrange(todo)
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
 
@@ -141,10 +144,14 @@ def run_within_budget(session: Session, checks: Sequence[str], say: Callable[[st
 
 
 def conclude(session: Session, *, shown: bool) -> None:
-    """Judge the alarms of a whole run by intervention; where no training could be judged, tell causes from symptoms."""
+    """Judge the alarms of a whole run by intervention; where no training could be judged, tell causes from symptoms.
+
+    Then write the fixes as diffs of the user's own code.
+    """
     order = tree_order(session.registry)
     if not settle(session, order, shown=shown):
         arbitrate(session, order, shown=shown)
+    write_diffs(session)
 
 
 def report_of(session: Session, *, seconds: float | None = None, planned: Iterable[str] = ()) -> Report:

@@ -14,7 +14,7 @@ from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import counts_line, tried
+from nbdebug.report.words import counts_line, diff_title, tried
 
 __all__ = ["FEWEST", "as_brief"]
 
@@ -108,6 +108,8 @@ def _place(card: Card) -> str:
 
 def _remedy(finding: Finding, remedy: Remedy) -> str:
     parts = [f"Try: {line(remedy.says)}"] + ([fence(remedy.code)] if remedy.code else [])
+    if remedy.diff:
+        parts += [f"{diff_title(remedy)}:", fence(remedy.diff.rstrip(), "diff")]
     if (one := tried(finding, remedy)) is not None:
         parts.append(f"Tried on a copy: **{one.verdict}**: {line(one.says)}")
     return "\n\n".join(parts)

@@ -12,7 +12,7 @@ from nbdebug.report.outline import Card, Outline, outline
 from nbdebug.report.prepare import prepared
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import counts_line, tried
+from nbdebug.report.words import counts_line, diff_title, tried
 
 __all__ = ["as_summary", "code", "evidence", "fence", "prose", "remedies", "rows_of", "said_table", "table"]
 
@@ -85,6 +85,8 @@ def remedies(finding: Finding, most: int | None = None) -> list[str]:
     parts: list[str] = []
     for item in finding.remedies[:most]:
         parts += [f"Try: {sentence(item.says)}", fence(item.code) if item.code else ""]
+        if item.diff:
+            parts += [f"{prose(diff_title(item))}:", fence(item.diff.rstrip(), "diff")]
         if (one := tried(finding, item)) is not None:
             parts.append(f"Tried on a copy: **{one.verdict}**: {sentence(one.says)}")
     return [part for part in parts if part]

@@ -13,7 +13,7 @@ from nbdebug.engine.decision_tree import said
 from nbdebug.engine.ranking import folded
 from nbdebug.report.report import Report
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import counts_line, not_seen, tried
+from nbdebug.report.words import counts_line, diff_title, not_seen, tried
 
 with drawing_nothing():
     from rich.console import Console, Group, RenderableType
@@ -66,9 +66,18 @@ def _finding(finding: Finding, number: str, place: Place | None) -> RenderableTy
         parts.append(_hanging("", Text(f"try: {clean_text(remedy.says)}", style="green"), 4))
         if remedy.code:
             parts.append(_hanging("", Text(clean_text(remedy.code).rstrip()), 9))
+        if remedy.diff:
+            parts.append(_hanging("", Text(f"{diff_title(remedy)}:"), 4))
+            parts.append(_hanging("", _diff(clean_text(remedy.diff).rstrip()), 9))
         if (one := tried(finding, remedy)) is not None:
             parts.append(_hanging("", Text(f"tried on a copy: {clean_text(one)}", style="cyan"), 4))
     return Group(*parts)
+
+
+def _diff(text: str) -> Text:
+    """Color the lines of a diff by what is added and what is taken away."""
+    colors = {"+": "green", "-": "red", "@": "cyan"}
+    return Text("\n").join(Text(line, style=colors.get(line[:1], "")) for line in text.splitlines())
 
 
 def _explained(symptom: Finding) -> Text:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nbdebug.core.verification import Verification
     from nbdebug.report.report import Report
 
-__all__ = ["counts_line", "first_remedy", "not_seen", "not_tried", "tried"]
+__all__ = ["counts_line", "diff_title", "first_remedy", "not_seen", "not_tried", "tried"]
 
 
 _SKIPPED = {  # what is left out of a run though it may apply
@@ -29,6 +29,11 @@ _SKIPPED = {  # what is left out of a run though it may apply
 def tried(finding: Finding, remedy: Remedy) -> Verification | None:
     """Return the outcome of a fix if it was tried on a copy."""
     return next((one for one in finding.verifications if one.remedy == remedy), None)
+
+
+def diff_title(remedy: Remedy) -> str:
+    """Return the title of a fix that is written as a diff of the user's own code."""
+    return "In your code (run on a copy: the finding is gone)" if remedy.diff_ran else "In your code (not run)"
 
 
 def first_remedy(finding: Finding) -> str:

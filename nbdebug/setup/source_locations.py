@@ -16,7 +16,7 @@ from nbdebug.core.finding import Place
 from nbdebug.core.torch_compat import own_modules
 from nbdebug.setup.user_code import is_library_file
 
-__all__ = ["places_of"]
+__all__ = ["places_of", "shown_file"]
 
 
 def places_of(model: Any, wheres: Iterable[str]) -> dict[str, Place]:
@@ -73,6 +73,12 @@ def _shown(filename: str, line: int, text: str) -> Place:
         return Place(f"cell [{number}]", line, text, in_notebook=True, cell=int(number))
     if "ipykernel_" in filename or filename.startswith("<"):
         return Place("a cell of the notebook", line, text, in_notebook=True)
+    return Place(shown_file(filename), line, text)
+
+
+def shown_file(filename: str) -> str:
+    """Name a file from the working folder where it lies below it, and else without its folders."""
+    if "ipykernel_" in filename or filename.startswith("<"):
+        return "notebook cell"
     path = Path(filename)
-    shown = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
-    return Place(shown, line, text)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
