@@ -36,7 +36,7 @@ QUICK_SAMPLES = 256
 
 @plainly
 def diagnose(
-    model: nn.Module,
+    model: nn.Module | Mapping[str, nn.Module] | Sequence[nn.Module],
     loader: Any,
     loss_fn: Callable[..., Any] | None = None,
     optimizer: Any = None,
@@ -65,8 +65,9 @@ def diagnose(
 ) -> Report:
     """Walk the whole decision tree on a copy of the model and report what is wrong, the most likely cause first.
 
-    Only `model` and `loader` are needed: the loss is then inferred and the report says so. Nothing of yours is
-    changed. Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
+    Only `model` and `loader` are needed: the loss is then inferred and the report says so. Several networks and
+    optimizers are passed as dicts or lists, with the `train_step` that calls them. Nothing of yours is changed.
+    Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
     `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
     terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
     dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are most likely to

@@ -12,6 +12,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.setup import Setup, unwrap
 from nbdebug.setup.object_walk import children_of
+from nbdebug.setup.several import SeveralOptimizers, kind_of_optimizer
 
 __all__ = ["OptimizerCoverage", "optimizer_coverage"]
 
@@ -22,7 +23,8 @@ class OptimizerCoverage:
 
     `strays` are the shapes of what it holds that is not of this model; `elsewhere` are parameters that another
     optimizer, which the user's own functions reach for, holds. `shapes` has the parameters in the order of the model.
-    `all_reached` says that of the missing ones only those are named to which gradients came.
+    `all_reached` says that of the missing ones only those are named to which gradients came. `doubled` are the
+    places of those of several optimizers that hold exactly what another one holds.
     """
 
     optimizer: str
@@ -32,6 +34,7 @@ class OptimizerCoverage:
     strays: tuple[tuple[int, ...], ...]
     elsewhere: tuple[str, ...]
     all_reached: bool = False
+    doubled: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()  # held, and no gradient but zeros ever came, in a training that was watched
     waiting_zero: tuple[str, ...] = ()  # of these, whose gradient is there and exactly zero
     waiting_moved: tuple[str, ...] = ()  # of these, that something else moves
@@ -48,12 +51,24 @@ def optimizer_coverage(setup: Setup) -> OptimizerCoverage:
     own = {id(p) for p in unwrap(setup.model).parameters()}
     of_loss = {id(p) for p in getattr(setup.loss_fn, "parameters", list)()}
     return OptimizerCoverage(
-        optimizer=type(setup.optimizer).__name__,
+        optimizer=kind_of_optimizer(setup.optimizer),
         held=tuple(name for name, p in named.items() if id(p) in held),
         missing=tuple(name for name, p in named.items() if id(p) not in held and id(p) not in other),
         shapes={name: tuple(p.shape) for name, p in named.items() if not torch.nn.parameter.is_lazy(p)},
         strays=tuple(tuple(p.shape) for key, p in held.items() if key not in own and key not in of_loss),
         elsewhere=tuple(name for name, p in named.items() if id(p) in other and id(p) not in held),
+        doubled=_doubled(setup.optimizer),
+    )
+
+
+def _doubled(optimizer: Any) -> tuple[str, ...]:
+    """Return the places of those of several optimizers that hold nothing but what one before them holds."""
+    parts = list(optimizer.parts.items()) if isinstance(optimizer, SeveralOptimizers) else []
+    held = [set(_tensors_of(part)) for _, part in parts]
+    return tuple(
+        f"optimizer[{place!r}]"
+        for index, (place, _) in enumerate(parts)
+        if any(held[index] and held[index] == earlier for earlier in held[:index])
     )
 
 

@@ -19,6 +19,7 @@ from nbdebug.experiments.reached_parts import innermost, reached_parts
 from nbdebug.experiments.step_log import StepLog, Steps
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.several import SeveralOptimizers
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["ClipFacts", "NetworkFacts", "OptimizerSteps", "ParameterFlow", "StepEvents", "step_events"]
@@ -235,6 +236,7 @@ def _optimizers(log: StepLog) -> list[Steps]:
 def _optimizer(log: StepLog, sandbox: Sandbox, steps: Steps) -> OptimizerSteps:
     held = [log.parameters[id(p)] for p in held_by(steps.optimizer) if id(p) in log.parameters]
     name = log.reached.name_of(steps.optimizer)
+    is_given = steps.optimizer is innermost(sandbox.optimizer)
     coarse = [f.tensor.dtype for f in held if f.tensor.element_size() < 4]
     return OptimizerSteps(
         name=name,
@@ -251,9 +253,9 @@ def _optimizer(log: StepLog, sandbox: Sandbox, steps: Steps) -> OptimizerSteps:
         lost=tuple(steps.lost),
         rate=max((float(group.get("lr") or 0.0) for group in steps.optimizer.param_groups), default=0.0),
         precision=str(coarse[0]).removeprefix("torch.") if coarse else "",
-        is_main=steps.optimizer is innermost(sandbox.optimizer),
+        is_main=is_given and not isinstance(sandbox.optimizer, SeveralOptimizers),
         networks=tuple(dict.fromkeys(f.network for f in held if f.network)),
-        is_named=name in log.reached.named or steps.optimizer is innermost(sandbox.optimizer),
+        is_named=name in log.reached.named or is_given,
     )
 
 

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.object_walk import children_of, walk
+from nbdebug.setup.several import SeveralOptimizers
 from nbdebug.setup.user_code import is_users_class, is_users_function, names_used
 
 __all__ = ["Reached", "innermost", "reached_parts"]
@@ -50,7 +51,7 @@ def reached_parts(sandbox: Sandbox) -> Reached:
     """Look through the training step, or the loss where there is none, and through what it holds."""
     found = Reached(networks={"model": sandbox.model})
     if sandbox.optimizer is not None and not sandbox.owns_optimizer:
-        found.optimizers["optimizer"] = innermost(sandbox.optimizer)
+        _add_given(found.optimizers, sandbox.optimizer)
     if sandbox.scheduler is not None:
         found.schedulers["scheduler"] = sandbox.scheduler
     own = (sandbox.loss_fn, sandbox.train_step if sandbox.train_step is not None else sandbox.compute_loss)
@@ -115,6 +116,15 @@ def innermost(optimizer: Any) -> Any:
     """Return the optimizer inside of wrappers, as accelerate makes them."""
     inner = getattr(optimizer, "__dict__", {}).get("optimizer")
     return innermost(inner) if isinstance(inner, torch.optim.Optimizer) else optimizer
+
+
+def _add_given(known: dict[str, Any], optimizer: Any) -> None:
+    """Add the optimizer that was passed, or each of several by its place."""
+    if not isinstance(optimizer, SeveralOptimizers):
+        known["optimizer"] = innermost(optimizer)
+        return
+    for place, part in optimizer.parts.items():
+        known[f"optimizer[{place!r}]"] = innermost(part)
 
 
 def _add_once(known: dict[str, Any], name: str, part: Any) -> None:

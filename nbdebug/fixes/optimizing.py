@@ -15,6 +15,7 @@ from nbdebug.experiments.train_briefly import scale_learning_rate
 from nbdebug.fixes import patch
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Setup, unwrap
+from nbdebug.setup.several import SeveralOptimizers
 
 __all__ = ["add_to_optimizer"]
 
@@ -28,6 +29,8 @@ def multiply_learning_rate(sandbox: Sandbox, *, factor: float) -> None:
 @patch("answers")
 def textbook_optimizer(sandbox: Sandbox, *, lr: float = 1e-3) -> None:
     """Train everything that requires a gradient with Adam, at a constant learning rate."""
+    if isinstance(sandbox.optimizer, SeveralOptimizers):
+        raise NotApplicable("the training step uses several optimizers")
     functions = [part for part in (sandbox.loss_fn, sandbox.compute_loss) if isinstance(part, nn.Module)]
     parameters = [p for part in (sandbox.model, *functions) for p in part.parameters() if p.requires_grad]
     if not parameters:

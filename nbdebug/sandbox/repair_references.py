@@ -12,6 +12,7 @@ from torch import nn
 
 from nbdebug.core import torch_compat
 from nbdebug.setup.rebinding import Rebinder
+from nbdebug.setup.several import SeveralOptimizers
 from nbdebug.setup.user_code import is_users_class
 
 __all__ = ["complete_optimizer", "cut_loose", "say_hooks", "uncompile"]
@@ -56,6 +57,9 @@ def _copy_tensor_hooks(live: torch.Tensor, sandbox: Any, rebinder: Rebinder) -> 
 
 def complete_optimizer(live: Any, sandbox: Any, rebinder: Rebinder) -> None:
     """Return the copy of an optimizer the attributes that its pickling leaves out, such as the parameters of LBFGS."""
+    if isinstance(live, SeveralOptimizers) and isinstance(sandbox, SeveralOptimizers):
+        for place, part in live.parts.items():
+            complete_optimizer(part, sandbox.parts[place], rebinder)
     if not isinstance(live, torch.optim.Optimizer) or sandbox is None:
         return
     for name, value in vars(live).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from nbdebug.setup.batch_source import Feed
 from nbdebug.setup.checkpoint import checked_checkpoint
 from nbdebug.setup.loader_adapters import checked_batch
 from nbdebug.setup.loss import LossChoice
-from nbdebug.setup.validation import as_one_model, checked_setup
+from nbdebug.setup.several import as_one_model, as_one_optimizer, kind_of_model, kind_of_optimizer
+from nbdebug.setup.validation import checked_setup
 
 __all__ = ["Batch", "Feed", "LossChoice", "Reading", "Setup", "unwrap"]
 
@@ -26,7 +27,7 @@ class Setup:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | Mapping[str, nn.Module] | Sequence[nn.Module],
         loader: Any,
         loss_fn: Callable[..., Any] | None = None,
         optimizer: Any = None,
@@ -42,9 +43,10 @@ class Setup:
         sweep_samples: int = 4096,
         sweep_seconds: float = 10.0,
     ) -> None:
-        model = as_one_model(model, has_program=train_step is not None or compute_loss is not None)
+        one: nn.Module = as_one_model(model, has_program=train_step is not None or compute_loss is not None)
+        optimizer = as_one_optimizer(optimizer, has_step=train_step is not None)
         checked_setup(
-            model,
+            one,
             loss_fn,
             optimizer,
             train_step=train_step,
@@ -53,7 +55,7 @@ class Setup:
             loss_parts=loss_parts,
             scheduler=scheduler,
         )
-        self.model, self.loss_fn, self.optimizer, self.scheduler = model, loss_fn, optimizer, scheduler
+        self.model, self.loss_fn, self.optimizer, self.scheduler = one, loss_fn, optimizer, scheduler
         self.train_step, self.compute_loss, self.loss_parts = train_step, compute_loss, loss_parts
         self.class_names = tuple(str(name) for name in class_names) if class_names is not None else None
         self.checkpoint = checked_checkpoint(checkpoint)
@@ -136,11 +138,11 @@ class Setup:
             getattr(loss, "__name__", type(loss).__name__) if loss is not None else str(self.assumed_loss or "unknown")
         )
         return {
-            "model": type(model).__name__,
+            "model": kind_of_model(model),
             "parameters": sum(sizes),
             "device": str(self.device),
             "loss": "compute_loss" if self.compute_loss is not None else named,
-            "optimizer": type(self.optimizer).__name__ if self.optimizer is not None else "Adam(lr=0.0003), assumed",
+            "optimizer": kind_of_optimizer(self.optimizer),
             "batch": describe(self._reading) if self._reading is not None else "not loaded",
             "samples": self.feed.total,
         }

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput
+from nbdebug.setup.several import SeveralOptimizers
 
-__all__ = ["as_one_model", "checked_setup"]
+__all__ = ["checked_setup"]
 
 
 def checked_setup(
@@ -35,14 +36,6 @@ def checked_setup(
     _check_function(compute_loss, "compute_loss", ("model", "batch", "loss_fn"))
     _check_function(loss_parts, "loss_parts", ("model", "batch", "loss_fn"))
     _check_names(class_names)
-
-
-def as_one_model(model: Any, *, has_program: bool) -> Any:
-    """Return a list or dict of networks as one module, where the user's own step or loss calls them."""
-    parts = list(model.values()) if isinstance(model, dict) else model if isinstance(model, (list, tuple)) else []
-    if not has_program or not parts or not all(isinstance(part, nn.Module) for part in parts):
-        return model
-    return nn.ModuleDict(model) if isinstance(model, dict) else nn.ModuleList(parts)
 
 
 def _check_model(model: Any, *, is_called: bool) -> None:
@@ -158,6 +151,13 @@ def _check_scheduler(scheduler: Any) -> None:
         seen = f"it is the class {scheduler.__name__}"
     elif isinstance(scheduler, torch.optim.Optimizer):
         seen = f"it is the optimizer {type(scheduler).__name__}"
+    elif isinstance(scheduler, (list, tuple, dict)):
+        raise _bad(
+            "scheduler",
+            f"it is a {type(scheduler).__name__}",
+            "one scheduler",
+            "step several schedulers in your train_step, where nbdebug finds them by name, and omit this",
+        )
     elif scheduler is not None and not callable(getattr(scheduler, "step", None)):
         seen = f"it is a {type(scheduler).__name__} without a step"
     if seen:
@@ -170,6 +170,9 @@ def _check_scheduler(scheduler: Any) -> None:
 
 
 def _check_optimizer(optimizer: Any) -> None:
+    if isinstance(optimizer, SeveralOptimizers):
+        for part in optimizer.parts.values():
+            _check_optimizer(part)
     if optimizer is None:
         return
     if isinstance(optimizer, type):

@@ -75,6 +75,8 @@ def _of_model(
         parts = {next(iter(parts)): missing}
     for path, names in parts.items():
         hint = strays if set(names) & set(replaced) else ""
+        if coverage.doubled:
+            hint += f" `{coverage.doubled[0]}` holds the same parameters as another one."
         gets = " although they receive a gradient" if reach is not None or coverage.all_reached else ""
         says = f"{len(names)} of {total} trainable parameters, all in `{path}`, are not in the optimizer{gets}.{hint}"
         severity = _severity(path, names, reach, weights) if reach is not None else _by_order(path, coverage)

@@ -13,6 +13,7 @@ from nbdebug.experiments.kept_state import KeptState
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.guard import Guard
 from nbdebug.setup.object_graph import parts_in
+from nbdebug.setup.several import SeveralOptimizers
 from nbdebug.setup.user_code import globals_used, is_users_function
 
 __all__ = ["optimizers_of", "restore_copy"]
@@ -47,7 +48,7 @@ def optimizers_of(sandbox: Sandbox) -> list[Any]:
     """Return the optimizers that the program reaches, those inside of wrappers too."""
     found, inner = [], sandbox.optimizer
     while inner is not None:
-        found.append(inner)
+        found += [inner, *inner.parts.values()] if isinstance(inner, SeveralOptimizers) else [inner]
         inner = vars(inner).get("optimizer")
     parts = _reached(sandbox.train_step, sandbox.scheduler) if sandbox.train_step is not None else []
     return _each_once([*found, *(part for part in parts if isinstance(part, torch.optim.Optimizer))])
