@@ -41,8 +41,8 @@ def as_one_model(model: Any, *, has_program: bool) -> Any:
 def as_one_optimizer(optimizer: Any, *, has_step: bool) -> Any:
     """Return a list or dict of optimizers as one object that holds them all, by the same places."""
     parts = _named_parts(optimizer)
-    if parts is None:
-        return optimizer
+    if parts is None or (parts and not any(hasattr(part, "param_groups") for part in parts.values())):
+        return optimizer  # parameters or a state dict, which have a message of their own
     if not parts:
         raise BadInput(
             f"it is an empty {type(optimizer).__name__}",
