@@ -187,6 +187,19 @@ def has_communication_hook(wrapper: Any) -> bool:
     return bool(getattr(wrapper, "_comm_hooks", ()))
 
 
+def meshes_of_data(module: Any) -> list[Any]:
+    """Return the meshes along which `fully_shard` divides a module's parameters and the data."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+    return [group.mesh_info.mesh for group in groups if group is not None]
+
+
+def has_arrived(tensor: Any) -> Any:
+    """Return what a tensor that waits for other processes holds, once it was used; None before; others as they are."""
+    waits = getattr(type(tensor), "trigger_wait", None)
+    return tensor if waits is None else tensor.elem if tensor.completed else None
+
+
 def default_store() -> Any:
     """Return the store in which the processes met; None where they met in another way, as by MPI."""
     from torch.distributed import distributed_c10d

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Sampler
 
 from nbdebug.core.torch_compat import has_communication_hook
+from nbdebug.distributed.pieces import data_share, is_piece, is_sum_pending, piece_of, place_of
 from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.setup import Feed, Setup, unwrap
 from nbdebug.setup.nested import leaves
@@ -28,16 +29,20 @@ MOST_TENSORS, MOST_INDICES, SAMPLE, FIRST_BATCHES = 2000, 4096, 32, 2
 def as_facts(said: Mapping[str, Any]) -> RankFacts:
     """Read facts that came as JSON."""
     prints = tuple(
-        TensorPrint(**{**one, "shape": tuple(one["shape"]), "sample": tuple(one["sample"])}) for one in said["prints"]
+        TensorPrint(**{**one, **{name: tuple(one[name]) for name in ("shape", "sample", "place")}})
+        for one in said["prints"]
     )
     times = {name: tuple(values) for name, values in said["times"].items()}
-    lists = {name: tuple(said[name]) for name in ("order", "batches", "moved")}
+    lists = {name: tuple(said[name]) for name in ("order", "batches", "moved", "waiting")}
+    lists["not_finite"] = tuple((what, where, kind, step) for what, where, kind, step in said["not_finite"])
     return RankFacts(**{**said, **lists, "prints": prints, "times": times})
 
 
 def facts_of(setup: Setup, rank: int) -> RankFacts:
     """Look at the model and the loader of a setup; its generators have to be guarded by the caller, unseeded."""
-    held = RankFacts(rank, prints_of(setup.model), own_averaging=averages_itself(setup.model))
+    held = RankFacts(
+        rank, prints_of(setup.model), own_averaging=averages_itself(setup.model), share=data_share([setup.model])
+    )
     with user_code(passing=()):  # the user's data set and sampler have checks of their own
         return replace(held, **_drawn(setup))
     return held
@@ -70,14 +75,16 @@ def prints_of(model: nn.Module) -> tuple[TensorPrint, ...]:
 
 @torch.no_grad()
 def _print(name: str, tensor: torch.Tensor, is_buffer: bool, kept: bool) -> TensorPrint | None:
-    special = isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)) or hasattr(tensor, "device_mesh")
+    special = isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)) or is_sum_pending(tensor)
+    whole, tensor = tensor, tensor if special else piece_of(tensor)
+    kept = kept or is_piece(whole)  # pieces at one place are alike
     if special or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_complex() or not tensor.numel():
         return None
     values = tensor.detach().reshape(-1).double()
     places = torch.linspace(0, len(values) - 1, min(SAMPLE, len(values)), device=values.device).long()
     numbers = torch.cat([values.norm()[None], values.sum()[None], values[places]]).tolist()
     norm, total, *sample = (number if math.isfinite(number) else 0.0 for number in numbers)  # see non-finite-forward
-    return TensorPrint(name, is_buffer, tuple(tensor.shape), kept, norm, total, tuple(sample))
+    return TensorPrint(name, is_buffer, tuple(tensor.shape), kept, norm, total, tuple(sample), place_of(whole))
 
 
 def _kept_by_ddp(model: nn.Module) -> set[int]:

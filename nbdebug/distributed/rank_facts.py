@@ -22,6 +22,7 @@ class TensorPrint:
     norm: float
     total: float
     sample: tuple[float, ...]
+    place: tuple[int, ...] = ()  # of the piece that this process holds, where the tensor is sharded
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,6 @@ class RankFacts:
     moved: tuple[str, ...] = ()
     own_averaging: bool = False
     sends_buffers: bool = False
+    share: int | None = None  # of the data, where pieces of one computation have to be given the same
+    not_finite: tuple[tuple[str, str, str, int], ...] = ()  # what first was not finite: what, where, module, step
+    waiting: tuple[str, ...] = ()  # sharded parameters whose piece got no gradient but zeros

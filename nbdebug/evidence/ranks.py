@@ -32,8 +32,9 @@ class Ranks:
 
 def apart_in(one: RankFacts, other: RankFacts, *, buffers: bool, rounding: float) -> list[tuple[TensorPrint, float]]:
     """Return the tensors of the same name and shape whose values differ by more than rounding, and by how much."""
-    known = {p.name: p for p in other.prints if p.is_buffer == buffers}
-    pairs = [(p, known[p.name]) for p in one.prints if p.name in known and p.shape == known[p.name].shape]
+    known = {(p.name, p.place): p for p in other.prints if p.is_buffer == buffers}
+    pairs = [(p, known[key]) for p in one.prints if (key := (p.name, p.place)) in known]
+    pairs = [(mine, theirs) for mine, theirs in pairs if mine.shape == theirs.shape]
     sized = [(mine, _distance(mine, theirs)) for mine, theirs in pairs if mine.is_buffer == buffers]
     return [(mine, size) for mine, size in sized if size > rounding]
 

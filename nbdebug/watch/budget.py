@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "is_common"]
 
 REFRESH, PATIENCE = 1.0, 20.0  # measured at least so often: every second, unless that were a twentieth of the time
 CREDIT = 0.02  # seconds that may be saved up, so that a pause is not followed by a burst
+ALONE, TOGETHER = 64, 16  # the first steps at which each is looked at, and the spacing of looks behind them
 GRACE = (4, 8)  # first measurements that are not charged, because they take longer; more where the user asked for them
+
+
+def is_common(step: int, gap: int) -> bool:
+    """Whether processes that wait differently long may all measure at this step, so many steps after the last time.
+
+    Each rounds its own gap up to a power of two, so that the wider of two meets the other at all of its own.
+    """
+    spacing = 1 << max(gap - 1, 0).bit_length()
+    return step % max(spacing, 1 if step < ALONE else TOGETHER) == 0
 
 
 class Budget:

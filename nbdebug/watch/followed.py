@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from nbdebug.core.torch_compat import write_count
+from nbdebug.distributed.pieces import piece_of, pieces_of
 from nbdebug.watch.norms import Gradients, Norms
 from nbdebug.watch.sample import Sample
 from nbdebug.watch.weights import WeightViews
@@ -49,7 +50,7 @@ class Followed:
 
 def heads(parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copy some values of the first one, which whoever writes over weights writes over; none that lie on a device."""
-    plain = [p for p in parameters[:1] if p.device.type == "cpu" and p.layout is torch.strided]
+    plain = [piece_of(p) for p in parameters[:1] if p.device.type == "cpu" and p.layout is torch.strided]
     return [p.detach().flatten()[:HEAD].clone() for p in plain]
 
 
@@ -70,7 +71,7 @@ def is_clear(probes: list[torch.Tensor]) -> tuple[bool, bool]:
     A parameter that is used outside of the forward pass may have got the gradient of this pass already, so that one
     alone proves nothing; and if one is None, all of them were cleared.
     """
-    left = [g for p in probes if (g := p.grad) is not None]
+    left = [g for g in pieces_of([p.grad for p in probes]) if g is not None]
     if len(left) < len(probes) or not left:
         return True, False
     if any(g.device.type != "cpu" for g in left):

@@ -181,7 +181,9 @@ class Live(Run):
         """
         ranks, missing = self._ranks.gathered()
         recording = snapshot(self._recorder, layers=layers)
-        return replace(recording, ranks=ranks, unseen=(*recording.unseen, *missing)) if ranks or missing else recording
+        if ranks or missing:
+            recording = replace(recording, ranks=ranks, unseen=(*recording.unseen, *missing))
+        return self._ranks.whole(recording)
 
     def _tell(self, *, always: bool = False) -> None:
         now = time.perf_counter()

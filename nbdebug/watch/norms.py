@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from nbdebug.core.torch_compat import foreach_norm
+from nbdebug.distributed.pieces import is_piece, pieces_of
 from nbdebug.watch.memory import Memory
 
 __all__ = ["Gradients", "Norms", "norms_of", "together"]
@@ -81,6 +82,9 @@ class Gradients:
     def norms(self, gradients: Sequence[torch.Tensor | None]) -> Norms:
         """Measure every gradient."""
         held = [g for g in gradients if g is not None]
+        if any(map(is_piece, held)):
+            gradients = pieces_of(gradients)
+            held = [g for g in gradients if g is not None]
         arrays = self._memory.of(held)
         if arrays is None:
             sizes = [g.numel() for g in held]

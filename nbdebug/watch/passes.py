@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import at_end_of_backward, backward_id, current_transform, hook_gradient
+from nbdebug.distributed.pieces import is_sharded, whole_of
 from nbdebug.setup.nested import tensors_in
 from nbdebug.watch.batches import Batches
 from nbdebug.watch.graphs import GraphToken
@@ -141,7 +142,8 @@ class Passes:
     def attach(self, roots: Sequence[nn.Module]) -> None:
         """Look at the passes of these modules."""
         self._roots = list(roots)
-        self.is_distributed = any(type(root).__name__ == "DistributedDataParallel" for root in roots)
+        kinds = nn.parallel.DistributedDataParallel
+        self.is_distributed = any(isinstance(root, kinds) or is_sharded(root) for root in roots)
         for root in roots:
             before = root.register_forward_pre_hook(self.on_before, with_kwargs=True)
             self._handles += [before, root.register_forward_hook(self.on_after)]
@@ -271,8 +273,9 @@ class Passes:
             if not origin[1]:
                 self.asked_gradients = True  # torch.autograd.grad: no step of its own
                 return
-            if len(origin[0]) == 1 and isinstance(loss := origin[0][0], _TENSOR) and loss.numel() == 1:
-                # No device is waited for.
+            first = origin[0][0] if len(origin[0]) == 1 else None
+            loss = whole_of(first) if isinstance(first, _TENSOR) and first.numel() == 1 else None
+            if loss is not None:  # no device is waited for
                 self.losses.append(loss.item() if loss.is_cpu else loss.detach().reshape(()).clone())
         self.backwards += 1
         self.step_backwards += 1

@@ -10,8 +10,13 @@ import numpy as np
 
 from nbdebug.distributed.facts import as_facts, averages_itself, period_of, prints_of, sends_buffers, untold_sampler
 from nbdebug.distributed.meeting import Meeting, meet
+from nbdebug.distributed.pieces import data_share
 from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
+from nbdebug.evidence.recorded.values import firsts_of
+from nbdebug.evidence.recording import Recording
+from nbdebug.watch.joining import FINAL, RUNNING, joined, packed, waited_everywhere
 from nbdebug.watch.recorder import Recorder
+from nbdebug.watch.snapshot import snapshot
 
 __all__ = ["RankWatch"]
 
@@ -48,6 +53,7 @@ class RankWatch:
         if self._meeting is not None and not self._meeting.is_first:
             try:
                 self._meeting.say("facts", asdict(self._facts()))
+                self._tell_pieces(self._meeting, "pieces", RUNNING)
             except (RuntimeError, OSError) as error:
                 self._lost(error)
 
@@ -57,11 +63,13 @@ class RankWatch:
             return
         prints = self._prints()
         moved = tuple(one.name for one in prints if one.is_buffer and one != self._before.get(one.name, one))
-        facts = self._facts()
+        recording = snapshot(self._recorder)
+        facts = replace(self._facts(), not_finite=firsts_of(recording), waiting=self._waiting(recording))
         untold = bool(facts.period) and untold_sampler()
         self._final = replace(facts, prints=prints, moved=moved, fixed_order=untold)
         if not self._meeting.is_first:
             try:
+                self._tell_pieces(self._meeting, "all pieces", FINAL)
                 self._meeting.say("final", asdict(self._final))
             except (RuntimeError, OSError) as error:
                 self._lost(error)
@@ -80,11 +88,38 @@ class RankWatch:
         others = [one if one.steps == own.steps else replace(one, prints=()) for one in others]
         return (own, *others), tuple(f"{says}." for says in self._meeting.missing.values())
 
+    def _tell_pieces(self, meeting: Meeting, topic: str, most: int) -> None:
+        """Say what was measured of the pieces that this process holds, where the model is sharded."""
+        target = self._recorder.target
+        if target.is_sharded:
+            meeting.say(topic, packed(snapshot(self._recorder), target.parameters, most))
+
+    def whole(self, recording: Recording) -> Recording:
+        """Return the recording of the first process with the norms of whole parameters, where all were heard."""
+        target, meeting = self._recorder.target, self._meeting
+        if meeting is None or not meeting.is_first or not target.is_sharded or not recording.parameters:
+            return recording
+        topic, most = ("pieces", RUNNING) if self._final is None else ("all pieces", FINAL)
+        try:
+            said = meeting.latest(topic)
+        except (RuntimeError, OSError):  # the store is gone with the process that held it
+            said = {}
+        if len(said) < meeting.size - 1:
+            silent = "Norms of gradients and weights are those of the pieces on rank 0: not every rank was heard."
+            return replace(recording, unseen=(*recording.unseen, silent))
+        recording = joined(recording, [packed(recording, target.parameters, most), *said.values()])
+        return waited_everywhere(recording, recording.ranks) if recording.ranks else recording
+
     def _heard(self, meeting: Meeting) -> dict[int, Any]:
         if self._final is None:
             return meeting.latest("facts")
         meeting.excuse_absent()
         return meeting.hear("final", PATIENCE)
+
+    def _waiting(self, recording: Recording) -> tuple[str, ...]:
+        """Return the parameters of which this process holds a piece that never got a gradient but zeros."""
+        known = recording.coverage
+        return known.waiting if known is not None and self._recorder.target.is_sharded else ()
 
     def _prints(self) -> tuple[TensorPrint, ...]:
         roots = self._recorder.target.roots
@@ -103,6 +138,7 @@ class RankWatch:
             times={name: values for name, values in self._times().items() if values},
             own_averaging=any(averages_itself(root) for root in roots),
             sends_buffers=any(sends_buffers(root) for root in roots),
+            share=data_share(roots),
         )
 
     def _times(self) -> dict[str, tuple[float, ...]]:

@@ -9,7 +9,8 @@ from time import perf_counter
 from typing import Any
 
 from nbdebug.core.torch_compat import backward_id
-from nbdebug.watch.budget import Budget
+from nbdebug.distributed.pieces import kind_of, piece_of
+from nbdebug.watch.budget import Budget, is_common
 from nbdebug.watch.fast_path import Lane
 from nbdebug.watch.followed import Followed
 from nbdebug.watch.guarded import Guarded
@@ -35,8 +36,10 @@ class Recorder:
 
     def __init__(self, target: Target, *, every: int | None, budget: float) -> None:
         self.target, self.budget = target, Budget(every, budget)
-        names = [LayerName(path, type(module).__name__) for path, module in target.layers]
-        held = [ParameterName(n, n.rpartition(".")[0], tuple(p.shape), p.numel()) for n, p in target.parameters]
+        names = [LayerName(path, kind_of(module).__name__) for path, module in target.layers]
+        held = [
+            ParameterName(n, n.rpartition(".")[0], tuple(p.shape), piece_of(p).numel()) for n, p in target.parameters
+        ]
         self.store = Store(names, held)
         self.passes = Passes([module for _, module in target.layers], self._guarded, self.give_up)
         places = {id(p): place for place, (_, p) in enumerate(target.parameters)}
@@ -62,6 +65,7 @@ class Recorder:
         self._weighed = 0.0
         self._blind_steps = 0
         self._wait = self._waited = 0.0  # seconds of training until the next measurement, and since the last
+        self._measured_at = 0
         self._surely: float = 0  # the step at which layers are measured whatever the budget says
         self._busy = 0.0  # seconds of passes and steps that the budget was not told yet
         self._roots = list(target.roots.values())
@@ -207,6 +211,7 @@ class Recorder:
         if is_measured:
             price = self.spent + now - self.hook_began - self._step_began
             self._wait, self._waited = self.budget.after(self._waited, price), 0.0
+            self._measured_at = step
             self._surely = int(SPREAD * step) + 1 if self.budget.share else math.inf
         self.passes.due = due = self._is_due(step)
         if self.weight:
@@ -214,16 +219,18 @@ class Recorder:
         free = self.passes.plan(step)
         # What is not measured is timed now and then, and counts for the others.
         self.weight = 1 if due or self.passes.is_early else RARELY if self.passes.looks else 0
-        free = int(min(free, self._surely - step if self.budget.every is None else -step % self.budget.every))
+        free = int(min(free, max(self._surely - step, 1) if self.budget.every is None else -step % self.budget.every))
         pause = self._wait - self._waited
         self.lane.open(0 if due else free, now + (pause if 0 < pause < HEARD / 2 else HEARD / 2))
 
     def _is_due(self, step: int) -> bool:
         """Whether the layers are measured at this step."""
         every = self.budget.every
-        if every is None and step >= self._surely:
-            return True
-        return self._waited >= self._wait and (every is None or step % every == 0)
+        if every is not None:
+            return self._waited >= self._wait and step % every == 0
+        # The processes of a sharded model each keep a budget of their own; so they meet at multiples of powers of two.
+        is_time = self._waited >= self._wait or step >= self._surely
+        return is_time and not (self.target.is_sharded and not is_common(step, step - self._measured_at))
 
     def flush(self) -> None:
         """Move what is pending into the history, and tell whoever listens."""

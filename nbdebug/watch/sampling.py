@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from nbdebug.core.torch_compat import is_transformed_tensor, write_count
+from nbdebug.core.torch_compat import has_arrived, is_transformed_tensor, write_count
+from nbdebug.distributed.pieces import is_sum_pending, piece_of
 from nbdebug.experiments.capture import first_tensor
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.watch.memory import Memory
@@ -116,11 +117,16 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 0 and tensor.data_ptr() != 0 and not tensor.is_neg()
 
 
+def _held(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """Return what this process holds of an output; of what the processes have still to add up, nothing."""
+    return None if tensor is None or is_sum_pending(tensor) else has_arrived(piece_of(tensor))
+
+
 def sample_at_once(wanted: int) -> Callable[[Any], Any]:
     """Return a function that copies a sample out of an output, for outputs that are soon written over."""
 
     def take(output: Any) -> Any:
-        tensor = first_tensor(output)
+        tensor = _held(first_tensor(output))
         if tensor is None or not is_plain(tensor):
             return None
         with torch.no_grad():
@@ -163,7 +169,7 @@ class Gather:
     def _taken(self, index: int, output: Any, version: int) -> tuple[Any, int] | None:
         if version == -1:
             return output  # type: ignore[no-any-return]
-        tensor = output if version >= 0 else first_tensor(output)
+        tensor = output if version >= 0 else _held(first_tensor(output))
         if tensor is None or not is_plain(tensor):
             return None
         if version >= 0 and write_count(tensor) != version:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import COMPILED_INSIDE, Dropout, RunningNorm, is_compiled, own_modules
+from nbdebug.distributed.pieces import has_flat_parameters, is_sharded, kind_of
 from nbdebug.errors import BadInput
 from nbdebug.setup.module_names import root_name
 from nbdebug.setup.user_code import methods_of, names_used
@@ -20,6 +21,10 @@ __all__ = ["Target", "target_of"]
 # They are never called, or give on what they got.
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _PLAIN = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+SHARDED = (
+    "The model is sharded: layer outputs are those of this rank; norms are put together from the pieces of all ranks, "
+    "at the steps that all of them measured. Dead units are not looked for in sharded layers."
+)
 _WRAPPERS = ("module.", f"{COMPILED_INSIDE}.")
 
 
@@ -33,6 +38,7 @@ class Target:
     parameters: list[tuple[str, nn.Parameter]]
     optimizers: dict[str, torch.optim.Optimizer] | None
     unseen: list[str] = field(default_factory=list)
+    is_sharded: bool = False  # this process holds only pieces of some parameters
 
     @property
     def device(self) -> str:
@@ -84,8 +90,10 @@ def target_of(model: Any, optimizer: Any, layers: Any) -> Target:
         unseen.append(
             "Times are CPU times without device synchronization; repeated batches on the device are not detected."
         )
-    name = ", ".join(type(_unwrapped(root)).__name__ for root in roots.values())
-    return Target(name, roots, _chosen(found, layers), parameters, optimizers, unseen)
+    if any(map(is_sharded, roots.values())):
+        unseen.append(SHARDED)
+    name = ", ".join(kind_of(_unwrapped(root)).__name__ for root in roots.values())
+    return Target(name, roots, _chosen(found, layers), parameters, optimizers, unseen, SHARDED in unseen)
 
 
 def _named(value: Any, kind: type, where: str, expected: str) -> dict[str, Any]:
@@ -151,14 +159,12 @@ def _refuse(root: nn.Module) -> None:
             expected="a regular nn.Module",
             do="watch the original module, and script it after training",
         )
-    if type(root).__name__ in ("FullyShardedDataParallel", "FSDPModule") or any(
-        type(p).__name__ == "DTensor" for p in root.parameters()
-    ):
+    if has_flat_parameters(root):
         raise BadInput(
-            "the model is sharded over processes (FSDP)",
+            "the model is wrapped in FullyShardedDataParallel, which hides its parameters in flat ones",
             where="nbdebug.watch(model)",
-            expected="a model with unsharded parameters on every process, with or without DistributedDataParallel",
-            do="watch a smaller training run on one process",
+            expected="a model sharded by torch.distributed.fsdp.fully_shard, by tensor parallelism, or not at all",
+            do="shard it with fully_shard(model), which keeps the parameters as they are",
         )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import Convolution, RunningNorm, own_parameters
+from nbdebug.distributed.pieces import is_piece
 from nbdebug.evidence.recording import SilentUnits
 from nbdebug.experiments.capture import first_tensor
 from nbdebug.watch.hooks import LayerHook
@@ -183,7 +184,13 @@ class Units:
 def _bias_of(module: nn.Module) -> torch.Tensor | None:
     """Return the bias that has one number for each unit; None where there is none, or one that pruning made."""
     bias = own_parameters(module).get("bias")
-    if bias is None or bias.dim() != 1 or bias.numel() < LEAST_UNITS or isinstance(bias, nn.UninitializedParameter):
+    if (
+        bias is None
+        or is_piece(bias)
+        or bias.dim() != 1
+        or bias.numel() < LEAST_UNITS
+        or isinstance(bias, nn.UninitializedParameter)
+    ):
         return None
     return bias if isinstance(module, (*_BY_LAST, *_BY_SECOND)) else None
 

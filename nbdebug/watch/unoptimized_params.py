@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nbdebug.distributed.pieces import is_piece, is_sum_pending, piece_of
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.watch.weights import ORDINARY
 
@@ -86,16 +87,23 @@ def _is_reached(parameter: torch.Tensor) -> bool:
     gradient = parameter.grad
     if gradient is None:
         return False
+    if is_sum_pending(gradient):
+        return True
+    gradient = piece_of(gradient)
     return gradient.device.type != "cpu" or gradient.layout is not torch.strided or bool(gradient.any())
 
 
 def _is_trainable(parameter: torch.Tensor) -> bool:
-    is_plain = type(parameter) in ORDINARY and parameter.layout is torch.strided and not parameter.is_meta
-    return is_plain and parameter.requires_grad and parameter.numel() > 0
+    is_plain = (
+        (type(parameter) in ORDINARY or is_piece(parameter))
+        and parameter.layout is torch.strided
+        and not parameter.is_meta
+    )
+    return is_plain and parameter.requires_grad and piece_of(parameter).numel() > 0
 
 
 def _head(parameter: torch.Tensor) -> torch.Tensor:
-    return parameter.detach().reshape(-1)[:HEAD].clone()
+    return piece_of(parameter).detach().reshape(-1)[:HEAD].clone()
 
 
 def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from nbdebug.core.torch_compat import write_count
+from nbdebug.distributed.pieces import is_piece, piece_of
 from nbdebug.watch.sampling import (
     PHASES,
     SURELY,
@@ -38,7 +39,7 @@ class WeightViews:
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         self.parameters = parameters
         self.wanted = elements_each(len(parameters))
-        self._ordinary = [p for p in parameters if type(p) in ORDINARY]
+        self._ordinary = [p for p in parameters if type(p) in ORDINARY or is_piece(p)]
         self._pointers: list[int] | None = None
         self._names = Names()
         self._phases: list[list[tuple[tuple[int, ...], int, list[Any]]]] = []  # what, how many of each, where
@@ -71,7 +72,7 @@ class WeightViews:
 
     def _refresh(self) -> None:
         """Make the views anew where a tensor was moved or swapped since."""
-        pointers = [p.data_ptr() for p in self._ordinary]
+        pointers = [piece_of(p).data_ptr() for p in self._ordinary]
         if pointers != self._pointers:
             self._pointers = pointers
             self.is_plain = all(p.dtype is torch.float32 and p.device.type == "cpu" for p in self.parameters)
@@ -84,8 +85,8 @@ class WeightViews:
     def _views(self, phase: int) -> list[tuple[tuple[int, ...], int, list[Any]]]:
         groups: Groups = {}
         for index, parameter in enumerate(self.parameters):
-            if type(parameter) in ORDINARY and is_plain(parameter):
-                view, size = sampled(parameter, self.wanted, phase)
+            if (type(parameter) in ORDINARY or is_piece(parameter)) and is_plain(piece := piece_of(parameter)):
+                view, size = sampled(piece, self.wanted, phase)
                 put(groups, size, index, view)
         return [(self._names.of(indices), key[0], views) for key, (indices, views) in groups.items()]
 

@@ -60,11 +60,20 @@ os._exit(0)
 """
 
 
-def torchrun(folder: Path, code: str, *, ends: int = 0, seconds: float = 240) -> dict[int, dict[str, Any]]:
-    """Run the lines on two processes, and give what each told."""
+def torchrun(
+    folder: Path, code: str, *, ends: int = 0, seconds: float = 240, processes: int = 2
+) -> dict[int, dict[str, Any]]:
+    """Run the lines on two processes or more, and give what each told."""
     script = folder / "script.py"
     script.write_text(HEAD + code + TAIL, "utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+        str(script),
+    ]
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

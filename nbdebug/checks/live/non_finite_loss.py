@@ -30,15 +30,18 @@ def non_finite_loss(values: FirstBadValue) -> Iterator[Finding]:
     place = ""
     if values.where:
         name = f"`{values.where}` ({values.module})" if values.module else f"`{values.where}`"
-        place = f" The first non-finite value is in the {values.what} of {name}, at step {values.where_step}."
+        on = "" if values.rank is None else f" on rank {values.rank}"
+        place = f" The first non-finite value{on} is in the {values.what} of {name}, at step {values.where_step}."
         if values.what == "gradient":
             place += " The loss was finite at that step, so the backward pass produces it (as `sqrt` or `norm` at 0)."
     elif values.finite_at == values.step:
         place = " All layer outputs were finite at that step, so the loss function itself produces it."
     elif values.finite_at is not None:
         place = f" All layer outputs were still finite at step {values.finite_at}."
+    elsewhere = "" if values.rank is None or values.where else f" on rank {values.rank}"
     yield Finding(
-        f"The loss is NaN or Inf from step {values.step} on ({values.count} of {values.steps} steps).{place}",
+        f"The loss{elsewhere} is NaN or Inf from step {values.step} on ({values.count} of {values.steps} steps)."
+        f"{place}",
         where=values.where or "loss",
         evidence={
             "first step": values.step,

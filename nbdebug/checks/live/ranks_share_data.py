@@ -37,6 +37,8 @@ def ranks_share_data(
     if not any(facts.order or facts.batches for facts in ranks.facts):
         raise NotApplicable("the samples that each rank draws are unknown")
     for other in ranks.facts[1:]:
+        if other.share is not None and other.share == ranks.first.share:
+            continue  # pieces of one computation
         what, share, count = _in_step(ranks.first, other, least)
         if share >= same:
             yield Finding(

@@ -12,7 +12,14 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.recording import LayerSeries, Recording, Series, SilentUnits
 from nbdebug.evidence.unit_activity import UnitActivity, UnitFacts
 
-__all__ = ["FirstBadValue", "PredictionChanges", "first_bad_value", "prediction_changes", "unit_activity_recorded"]
+__all__ = [
+    "FirstBadValue",
+    "PredictionChanges",
+    "first_bad_value",
+    "firsts_of",
+    "prediction_changes",
+    "unit_activity_recorded",
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,7 @@ class FirstBadValue:
     what: str = ""  # "output" or "gradient"
     finite_at: int | None = None
     grew: float = 1.0
+    rank: int | None = None  # of another process, where it was seen there first
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,36 @@ def first_bad_value(recording: Recording) -> FirstBadValue:
     known = loss.measured + loss.not_finite
     if not known:
         raise NotApplicable("no loss was recorded; log it with live.log(loss=loss)")
+    return _seen_elsewhere(recording, _seen_here(recording))
+
+
+def firsts_of(recording: Recording) -> tuple[tuple[str, str, str, int], ...]:
+    """Return what was not finite first: what, where, the kind of module, and the step; nothing where all was finite."""
+    found = _seen_here(recording)
+    if found.step is None:
+        return ()
+    first = [("loss", "loss", "", found.step)]
+    return tuple(first + ([(found.what, found.where, found.module, found.where_step or 0)] if found.where else []))
+
+
+def _seen_elsewhere(recording: Recording, found: FirstBadValue) -> FirstBadValue:
+    """Put what another process saw before this one in its place: its gradients have come to all since."""
+    for facts in recording.ranks[1:]:
+        for what, where, module, step in facts.not_finite:
+            here = (found.where_step, found.what == "gradient") if found.where else (found.step, True)
+            if here[0] is not None and (step, what != "output") >= here:
+                continue
+            if what == "loss":
+                if found.step is None:
+                    found = replace(found, step=step, count=1, rank=facts.rank)
+                continue
+            seen = replace(found, where=where, module=module, where_step=step, what=what, rank=facts.rank)
+            found = replace(seen, share=math.nan, finite_at=None, step=step if found.step is None else found.step)
+    return found
+
+
+def _seen_here(recording: Recording) -> FirstBadValue:
+    loss = recording.loss
     if loss.first_not_finite is None:
         return FirstBadValue(None, 0, recording.steps)
     first = loss.first_not_finite
