@@ -39,8 +39,14 @@ class Search:
     control: Control = field(default_factory=Control)
     measure: str = ""
 
-    def run(self, study: optuna.Study, trials: int, method: str, seconds: float | None) -> None:
-        """Run the trials; coarse to fine means half of them over the whole space and half around the best fifth."""
+    def run(
+        self, study: optuna.Study, trials: int, method: str, seconds: float | None, sampler: Callable[[int], Any]
+    ) -> None:
+        """Run the trials; coarse to fine means half of them over the whole space and half around the best fifth.
+
+        A search that others take part in, or that goes on, draws by the number of its first trial, which nobody else
+        has: with one seed for all, each process would try the same values.
+        """
         import optuna
 
         begun = time.monotonic()
@@ -53,6 +59,8 @@ class Search:
                 done.sort(key=lambda trial: trial.value if trial.value is not None else float("inf"))
                 self.ranges = narrowed(self.ranges, [trial.params for trial in done[: max(2, len(done) // 5)]])
             trial = study.ask()
+            if not number and trial.number:
+                study.sampler = sampler(trial.number)
             params = {name: suggest(trial, name, values) for name, values in self.ranges.items()}
             self._one(study, trial, params, number, trials)
 

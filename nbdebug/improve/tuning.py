@@ -70,7 +70,7 @@ def tune(
     steps: int = 200,
     method: str = "bayesian",
     metric: Metric | None = None,
-    storage: str | Path | None = None,
+    storage: str | Path | Any = None,
     name: str = "nbdebug",
     verify: int = 2,
     seconds: float | None = None,
@@ -82,23 +82,24 @@ def tune(
     `make_setup(params)` gives a dict with model, loader, optimizer, val_loader and, where needed, loss_fn. `space`
     names the values: `(low, high)`, `(low, high, "log")` or a list of choices; without it, the learning rate, width,
     depth and weight decay are searched, as far as `make_setup` takes them by name. `method` is "random",
-    "coarse-to-fine" or "bayesian". With `storage`, a file or an address that Optuna knows, the search goes on where it
-    stopped, and several processes or machines may share it.
+    "coarse-to-fine" or "bayesian". With `storage` the search goes on where it stopped, and several processes or
+    machines may call this function with the same storage and name to search together, each making `trials` trials: a
+    file that ends in `.log` is a journal, which also works on a network drive; any other file is SQLite; an address
+    such as `postgresql://…` or a storage of Optuna's is taken as it is.
     """
     optuna = _optuna()
     ranges = checked_space(space if space is not None else _default_for(make_setup))
     search = Search(make_setup, ranges, steps, metric, seed)
-    where = f"sqlite:///{storage}" if storage is not None and "://" not in str(storage) else storage
     with control_shown(progress, "tuning") as control:
         search.control = control
         study = optuna.create_study(
             study_name=name,
-            storage=None if where is None else str(where),
+            storage=_storage(storage),
             load_if_exists=True,
             sampler=_sampler(method, seed),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
         )
-        search.run(study, trials, method, seconds)
+        search.run(study, trials, method, seconds, lambda first: _sampler(method, seed + first, shared=True))
         _refuse_hopeless(study)
         best = dict(study.best_params)
         verified = tuple(search.error_of(best, seed + 1 + extra) for extra in range(verify))
@@ -140,7 +141,18 @@ def _default_for(make_setup: Callable[..., Any]) -> dict[str, Any]:
     return space
 
 
-def _sampler(method: str, seed: int) -> Any:
+def _storage(storage: Any) -> Any:
+    """Return what Optuna takes for a storage: an address, or an object for a journal."""
+    if not isinstance(storage, (str, Path)) or "://" in str(storage):
+        return storage
+    if Path(storage).suffix not in (".log", ".journal"):
+        return f"sqlite:///{storage}"
+    from optuna.storages import JournalStorage, journal
+
+    return JournalStorage(journal.JournalFileBackend(str(storage)))
+
+
+def _sampler(method: str, seed: int, *, shared: bool = False) -> Any:
     optuna = _optuna()
     samplers = {
         "random": optuna.samplers.RandomSampler,
@@ -151,7 +163,8 @@ def _sampler(method: str, seed: int) -> Any:
         raise BadInput(
             f"method is {method!r}", where="tune", expected=f"one of {', '.join(samplers)}", do='method="bayesian"'
         )
-    return samplers[method](seed=seed)
+    # Where others search as well, their trials that still run count as bad ones, so that nobody repeats them.
+    return samplers[method](seed=seed, **({"constant_liar": True} if shared and method == "bayesian" else {}))
 
 
 def _importance(study: Any) -> dict[str, float]:

@@ -113,17 +113,19 @@ SHARED = """
 import sys, nbdebug, torch
 from tests.improve.test_tuning import SPACE, make_setup
 torch.set_num_threads(1)
-storage, seed = sys.argv[1], int(sys.argv[2])
-nbdebug.tune(make_setup, SPACE, trials=3, steps=10, storage=storage, verify=0, seed=seed, progress=False)
+nbdebug.tune(make_setup, SPACE, trials=3, steps=10, storage=sys.argv[1], verify=0, progress=False)
 """
 
 
-def test_several_processes_share_a_search(tmp_path: Path) -> None:
-    storage = str(tmp_path / "t.db")
+@pytest.mark.parametrize("file", ["t.db", "t.log"])
+def test_several_processes_share_a_search(file: str, tmp_path: Path) -> None:
+    """Both run the same lines: they make trials of their own, and none repeats what another tried."""
+    storage = str(tmp_path / file)
     root = str(Path(__file__).parents[2])
     nbdebug.tune(make_setup, SPACE, trials=1, steps=10, storage=storage, verify=0, progress=False)
     command = [sys.executable, "-c", SHARED, storage]
-    running = [subprocess.Popen([*command, seed], cwd=root, env={**os.environ, "PYTHONPATH": root}) for seed in "12"]
+    running = [subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": root}) for _ in range(2)]
     assert [process.wait(240) for process in running] == [0, 0]
     result = nbdebug.tune(make_setup, SPACE, trials=1, steps=10, storage=storage, verify=0, progress=False)
     assert result.trials == 8 and len({trial.number for trial in result.study.trials}) == 8
+    assert len({trial.params["learning_rate"] for trial in result.study.trials}) == 8
