@@ -80,6 +80,18 @@ def _parser() -> argparse.ArgumentParser:
     tree = commands.add_parser("tree", help="draw the decision tree")
     tree.add_argument("--symptom", metavar="WORDS", help="number the steps that run first for this symptom")
     tree.set_defaults(run=_tree)
+    mcp = commands.add_parser(
+        "mcp",
+        help="serve the checks to an assistant, over standard input and output",
+        description="Serve the checks as tools of the Model Context Protocol, over standard input and output; a client "
+        "starts this command itself. Programs are run in a child process. No port is opened.",
+    )
+    mcp.add_argument(
+        "--root", type=Path, default=Path(), metavar="DIR", help="the project; files elsewhere are refused"
+    )
+    mcp.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="the longest call (300)")
+    mcp.add_argument("--include-samples", action="store_true", help="let answers show samples of the data")
+    mcp.set_defaults(run=_mcp)
     schema = commands.add_parser("schema", help="print the JSON schema of a report")
     schema.set_defaults(run=_schema)
     listing = commands.add_parser("checks", help="list every check")
@@ -150,6 +162,24 @@ def _print_as(report: Report, form: str) -> None:
         return
     text = as_json(report) if form == "json" else as_sarif(report) if form == "sarif" else report.to_markdown()
     print(text.rstrip("\n"))
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    from nbdebug.core.options import check_time_limit
+    from nbdebug.errors import BadInput
+
+    check_time_limit(options.time_limit)
+    if not options.root.is_dir():
+        raise BadInput(
+            "there is no such folder", where=f"--root {options.root}", expected="a folder", do="check the path"
+        )
+    try:
+        from nbdebug.integrations.mcp.server import serve
+    except ModuleNotFoundError as error:
+        what = 'pip install "nbdebug-torch[mcp]"'
+        raise BadInput(f"there is no module {error.name!r}", where="nbdebug mcp", expected="mcp 2", do=what) from error
+    serve(options.root, time_limit=options.time_limit, include_samples=options.include_samples)
+    return 0
 
 
 def _schema(options: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ def checked_options(
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise _bad("seed", seed, "an integer from 0 to 4294967295", "seed=0")
     for name, value in (("progress", progress), ("tell_apart", tell_apart)):
-        if value not in (True, False):
+        if value not in (True, False) and not (name == "progress" and callable(value)):
             raise _bad(name, value, "True or False", f"{name}=False")
 
 

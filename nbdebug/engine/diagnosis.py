@@ -20,7 +20,7 @@ from nbdebug.engine.source_changes import write_diffs
 from nbdebug.engine.verdicts import settle
 from nbdebug.errors import plainly
 from nbdebug.report import Report
-from nbdebug.report.progress import progress_bar
+from nbdebug.report.progress import Shown, progress_bar
 from nbdebug.report.report import environment, now
 from nbdebug.setup import Setup
 from nbdebug.setup.batch_layout import unwrap
@@ -58,7 +58,7 @@ def diagnose(
     seed: int = 0,
     sweep_samples: int = 4096,
     sweep_seconds: float = 10.0,
-    progress: bool = True,
+    progress: Shown = True,
     symptom: str | None = None,
     answers: Mapping[str, Any] | None = None,
     tell_apart: bool = True,
@@ -78,7 +78,7 @@ def diagnose(
     `effort="quick"` (or `quick=True`) leaves out every experiment that trains or takes long, and looks at few batches
     and samples: about 40 training steps. `time_limit` sets another limit, in seconds. In a distributed training, call
     it on every rank: each examines its own, and the
-    report of rank 0 holds what all of them found.
+    report of rank 0 holds what all of them found. `progress` may be a function that hears the events instead of a bar.
     """
     checked_options(
         thresholds=thresholds,
@@ -121,7 +121,7 @@ def diagnose(
     else:
         wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
     with gathering(setup, session.control) as ranks:
-        shown = progress and ranks.speaks
+        shown = progress if ranks.speaks else False
         started, todo = time.perf_counter(), [check for check in wanted if check not in left_out]
         with progress_bar(session, todo, shown=shown) as say:
             run_within_budget(session, todo, say)
@@ -144,7 +144,7 @@ def run_within_budget(session: Session, checks: Sequence[str], say: Callable[[st
     session.run(in_budget_order(checks, session.registry), first=begin)
 
 
-def conclude(session: Session, *, shown: bool) -> None:
+def conclude(session: Session, *, shown: Shown) -> None:
     """Judge the alarms of a whole run by intervention; where no training could be judged, tell causes from symptoms.
 
     Then write the fixes as diffs of the user's own code.

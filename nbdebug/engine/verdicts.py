@@ -21,7 +21,7 @@ from nbdebug.engine.ranking import ranked
 from nbdebug.engine.session import Session, not_tried
 from nbdebug.errors import Cancelled, NbdebugError, OutOfTime
 from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.report.progress import progress_line
+from nbdebug.report.progress import Shown, progress_line
 from nbdebug.sandbox import interrupts_held
 
 __all__ = ["ruled_out", "says_learning", "settle"]
@@ -29,7 +29,7 @@ __all__ = ["ruled_out", "says_learning", "settle"]
 FAILS = "training-fails"
 
 
-def settle(session: Session, order: Sequence[str], *, shown: bool) -> bool:
+def settle(session: Session, order: Sequence[str], *, shown: Shown) -> bool:
     """Judge the alarms of a whole run by how the training comes out; return whether that could be told."""
     gate = session.known(LearningGate)
     if gate is None:
@@ -76,7 +76,7 @@ def says_learning(gate: LearningGate) -> str:
     )
 
 
-def _taken_apart(session: Session, gate: LearningGate, order: Sequence[str], shown: bool) -> Differential | None:
+def _taken_apart(session: Session, gate: LearningGate, order: Sequence[str], shown: Shown) -> Differential | None:
     """Run the differential diagnosis under guard; None where it was stopped or the copies cannot be made."""
     findings = ranked(session.journal.findings, order)
     title = "finding the cause of the failure"

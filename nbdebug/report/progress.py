@@ -10,14 +10,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 from nbdebug.core.control import Control
 from nbdebug.core.journal import Event
 from nbdebug.engine.session import Session
 from nbdebug.report.cell_output import CellOutput, in_notebook
 
-__all__ = ["control_shown", "progress_bar", "progress_line"]
+__all__ = ["Shown", "control_shown", "progress_bar", "progress_line"]
+
+Shown: TypeAlias = bool | Callable[[Event], None]  # whether progress is drawn, or who hears of it instead
 
 SECONDS, LOG_SECONDS = 0.2, 10.0  # between two updates, where they replace each other, and in a log, line after line
 PATIENCE = 0.5  # what is over sooner shows no progress in a notebook
@@ -25,13 +27,21 @@ STYLE = "display:flex;gap:8px;align-items:center;font-variant-numeric:tabular-nu
 
 
 @contextmanager
-def progress_bar(session: Session, checks: Sequence[str], *, shown: bool) -> Iterator[Callable[[str], None]]:
+def progress_bar(session: Session, checks: Sequence[str], *, shown: Shown) -> Iterator[Callable[[str], None]]:
     """Show one bar over these checks while the block runs; it names the current experiment and the time left.
 
-    Yield a function that says something before them, such as how long the run may take.
+    Yield a function that says something before them, such as how long the run may take. If `shown` is a listener, it
+    hears the events, and nothing is drawn.
     """
     if not shown or not checks:
         yield lambda text: None
+        return
+    if callable(shown):
+        hear, unsubscribe = shown, session.journal.subscribe(shown)
+        try:
+            yield lambda text: hear(Event("progress", "plan", text=text))
+        finally:
+            unsubscribe()
         return
     bar = _new_bar(
         total=len(checks),
@@ -68,9 +78,7 @@ def _tried(control: Control, text: str) -> str:
 
 
 @contextmanager
-def progress_line(
-    what: str, *, shown: bool | Callable[[Event], None], control: Control | None = None
-) -> Iterator[Callable[[Event], None]]:
+def progress_line(what: str, *, shown: Shown, control: Control | None = None) -> Iterator[Callable[[Event], None]]:
     """Yield a listener for sessions with an unknown number of experiments: one line names the current one.
 
     If `shown` is already a listener, yield it, and draw nothing.

@@ -28,7 +28,7 @@ from nbdebug.engine.session import Session
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.learning_gate import ACHIEVABLE
 from nbdebug.evidence.overfit_one_batch import Overfit
-from nbdebug.report.progress import progress_line
+from nbdebug.report.progress import Shown, progress_line
 from nbdebug.sandbox import interrupts_held
 from nbdebug.setup import Setup
 
@@ -37,7 +37,7 @@ __all__ = ["Experiment", "Trial", "arbitrate", "planned", "tell_apart"]
 Listener = Callable[[Event], None]
 
 
-def arbitrate(session: Session, order: Sequence[str], *, shown: bool = True) -> list[Trial]:
+def arbitrate(session: Session, order: Sequence[str], *, shown: Shown = True) -> list[Trial]:
     """Find out which of several unexplained alarms is the cause, and write it into the journal.
 
     `order` are all checks in the order of the tree. Nothing is tried where one cause is left, where no alarm says how

@@ -23,7 +23,7 @@ from nbdebug.evidence.training_run import Practice
 from nbdebug.fixes import Judged, spec_of
 from nbdebug.fixes.verification.judging import Comparison, comparisons
 from nbdebug.fixes.verification.words import said
-from nbdebug.report.progress import progress_line
+from nbdebug.report.progress import Shown, progress_line
 from nbdebug.sandbox import interrupts_held
 from nbdebug.setup import Setup
 
@@ -44,7 +44,7 @@ def verify(
     remedy: int | None = None,
     seed: int = 0,
     time_limit: float | None = None,
-    progress: bool = True,
+    progress: Shown = True,
     **more: Any,
 ) -> Verification:
     """Try the remedies of a finding that was read from a file on a copy of this model.
@@ -62,7 +62,7 @@ def verify_finding(
     *,
     control: Control | None,
     time_limit: float | None,
-    progress: bool | Callable[[Event], None],
+    progress: Shown,
 ) -> Verification:
     """Try the remedies of a finding on what its session examined."""
     if finding.session is None:
@@ -81,7 +81,7 @@ def _verified(
     number: int | None,
     control: Control | None,
     time_limit: float | None,
-    progress: bool | Callable[[Event], None],
+    progress: Shown,
 ) -> Verification:
     """Try one remedy, or all in their order until one verifies; the best that came of it is given."""
     chosen = _chosen(finding, number)
