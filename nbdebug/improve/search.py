@@ -44,8 +44,8 @@ class Search:
     ) -> None:
         """Run the trials; coarse to fine means half of them over the whole space and half around the best fifth.
 
-        A search that others take part in, or that goes on, draws by the number of its first trial, which nobody else
-        has: with one seed for all, each process would try the same values.
+        A search that others take part in, or that goes on, draws by the number of its first trial, which no other
+        process has: with one seed for all, each process would try the same values.
         """
         import optuna
 
