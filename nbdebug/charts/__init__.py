@@ -12,7 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["Bars", "Exhibit", "HistogramGrid", "Images", "Lines", "Table", "exhibit_from_dict", "spans_magnitudes"]
+__all__ = [
+    "Bars",
+    "Exhibit",
+    "HistogramGrid",
+    "Images",
+    "Lines",
+    "Panels",
+    "Table",
+    "exhibit_from_dict",
+    "spans_magnitudes",
+]
 
 
 # Where the kinds that can show samples hold them.
@@ -91,6 +101,17 @@ class Lines(Exhibit):
 
 
 @dataclass(frozen=True)
+class Panels(Exhibit):
+    """Small multiples: one curve a panel, all on the same two scales, so that heights can be compared at a glance."""
+
+    kind: ClassVar[str] = "panels"
+    series: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...]
+    title: str = ""
+    x_label: str = "step"
+    y_label: str = "skill"
+
+
+@dataclass(frozen=True)
 class HistogramGrid(Exhibit):
     """One histogram a row over common edges: layers by bins."""
 
@@ -134,7 +155,7 @@ def spans_magnitudes(values: Iterable[float]) -> bool:
     return bool(finite) and min(finite) > 0 and max(finite) > 100 * min(finite)
 
 
-_KINDS: dict[str, type[Exhibit]] = {kind.kind: kind for kind in (Bars, Lines, HistogramGrid, Table, Images)}
+_KINDS: dict[str, type[Exhibit]] = {kind.kind: kind for kind in (Bars, Lines, Panels, HistogramGrid, Table, Images)}
 
 
 def exhibit_from_dict(data: Mapping[str, Any]) -> Exhibit:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines
+from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Panels
 from nbdebug.charts.pixels import picture_of
 from nbdebug.core.rng_safe_import import drawing_nothing
 from nbdebug.core.text import clean_text
@@ -22,7 +22,13 @@ __all__ = ["as_png", "as_svg", "as_svg_address", "forget", "is_drawn", "picture_
 
 GREY = "#767676"
 KEPT = 128  # pictures: whoever looks at a result again and again has the same ones drawn
-_DATA: dict[type[Exhibit], str] = {Bars: "values", Lines: "series", HistogramGrid: "counts", Images: "pictures"}
+_DATA: dict[type[Exhibit], str] = {
+    Bars: "values",
+    Lines: "series",
+    Panels: "series",
+    HistogramGrid: "counts",
+    Images: "pictures",
+}
 
 
 def as_svg(exhibit: Exhibit, label: str) -> str:
@@ -100,7 +106,14 @@ def _laid_out(exhibit: Any) -> Sheet:
     from nbdebug.charts.static.histograms import histograms
     from nbdebug.charts.static.images import images
     from nbdebug.charts.static.lines import lines
+    from nbdebug.charts.static.panels import panels
 
-    layouts: dict[type[Exhibit], Any] = {Bars: bars, Lines: lines, HistogramGrid: histograms, Images: images}
+    layouts: dict[type[Exhibit], Any] = {
+        Bars: bars,
+        Lines: lines,
+        Panels: panels,
+        HistogramGrid: histograms,
+        Images: images,
+    }
     sheet: Sheet = layouts[type(exhibit)](exhibit)
     return sheet

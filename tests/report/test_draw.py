@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Table
+from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Panels, Table
 from nbdebug.charts.draw import as_png, as_svg
 from nbdebug.charts.static.scales import scale_over
 from nbdebug.charts.static.sheet import width_of
@@ -24,6 +24,9 @@ from tests.report.samples import bars, histograms, images, lines, table
 
 NAN, INF = float("nan"), float("inf")
 ODD = {
+    "panels": Panels((("good", (0.0, 9.0), (0.1, 0.9)), ("bad, with a long name of its own", (0.0,), (0.1,)))),
+    "panels of nothing": Panels((("good", (), ()), ("bad", (0.0, 1.0), (NAN, NAN)))),
+    "many panels": Panels(tuple((f"run {n}", (0.0, 1.0), (0.0, float(n))) for n in range(20)), "Many"),
     "all NaN": Bars(("a", "b"), (NAN, NAN), band=(0.0, 1.0)),
     "infinite": Bars(("a", "b"), (INF, -INF)),
     "zeros": Bars(("a", "b"), (0.0, 0.0), log=True),
@@ -83,7 +86,9 @@ def test_odd_numbers_are_drawn(name: str) -> None:
     assert size(as_png(ODD[name]))[1] > 20
 
 
-@pytest.mark.parametrize("exhibit", [Bars((), ()), Lines(()), HistogramGrid((), (), ()), Images(()), table()])
+@pytest.mark.parametrize(
+    "exhibit", [Bars((), ()), Lines(()), Panels(()), HistogramGrid((), (), ()), Images(()), table()]
+)
 def test_what_has_no_picture_gives_none(exhibit: Exhibit) -> None:
     assert as_svg(exhibit, "x") == "" and as_png(exhibit) == b""
     assert isinstance(exhibit, Table) or not any(getattr(exhibit, n, ()) for n in ("values", "series", "counts"))

@@ -103,10 +103,10 @@ class Sheet:
         at, up = axes.transData.transform((x, y))
         return float(at), self.height - float(up)
 
-    def ticks_below(self, axes: Axes, scale: Scale, bottom: float) -> None:
+    def ticks_below(self, axes: Axes, scale: Scale, bottom: float, apart: float = 48) -> None:
         """Draw faint lines at the ticks of a horizontal scale, with their values below."""
         room = axes.get_position().width * WIDTH
-        ticks = scale.ticks(max(2, min(6, int(room / 48))))
+        ticks = scale.ticks(max(2, min(6, int(room / apart))))
         axes.vlines(ticks, 0, 1, transform=axes.get_xaxis_transform(), **GRID)
         for tick in ticks:
             x, _ = self.place(axes, tick, axes.get_ylim()[0])
