@@ -39,7 +39,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("fixes",),
     ("engine",),
     ("watch", "taps", "exceptions"),
-    ("improve", "views", "widgets", "integrations", "__main__"),
+    ("improve", "bisection", "views", "widgets", "integrations", "__main__"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

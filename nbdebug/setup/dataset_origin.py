@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.setup.batch_source import Feed
 
-__all__ = ["origin_of", "same_store", "without_augmentation"]
+__all__ = ["attributes_of_view", "chain_of", "is_view", "origin_of", "same_store", "without_augmentation"]
 
 _DEPTH = 6
 _ENTRIES = 200  # entries of two containers that are compared
@@ -40,7 +40,7 @@ def same_store(one: Any, other: Any) -> bool:
     if type(one) is not type(other) or _length(one) != _length(other) or not hasattr(one, "__dict__"):
         return False
     mine, theirs = dict(vars(one)), dict(vars(other))
-    names = [name for name in mine if name in theirs and _is_content(name, mine[name]) and not _is_view(name)]
+    names = [name for name in mine if name in theirs and _is_content(name, mine[name]) and not is_view(name)]
     held = [name for name in names if not isinstance(mine[name], (bool, int, float))]
     return bool(held) and all(_equal(mine[name], theirs[name]) for name in names)
 
@@ -51,8 +51,8 @@ def without_augmentation(feed: Feed, like: Feed) -> Feed | None:
     if again.dataset is None or like.dataset is None or again.dataset is feed.loader.dataset:
         return None
     changed = False
-    for mine in _chain(again.dataset):
-        for theirs in _chain(like.dataset):
+    for mine in chain_of(again.dataset):
+        for theirs in chain_of(like.dataset):
             if type(mine) is type(theirs) and mine is not theirs:
                 changed = _adopt(mine, theirs) or changed
     return again if changed else None
@@ -61,13 +61,23 @@ def without_augmentation(feed: Feed, like: Feed) -> Feed | None:
 def _adopt(mine: Any, theirs: Any) -> bool:
     changed = False
     for name, value in list(getattr(mine, "__dict__", {}).items()):
-        if _is_view(name) and name in vars(theirs) and vars(theirs)[name] is not value:
+        if is_view(name) and name in vars(theirs) and vars(theirs)[name] is not value:
             setattr(mine, name, vars(theirs)[name])
             changed = True
     return changed
 
 
-def _chain(dataset: Any) -> list[Any]:
+def attributes_of_view(dataset: Any) -> dict[str, Any]:
+    """Return what a data set and those that it wraps keep to show samples with: transforms, by the way to them."""
+    return {
+        f"{'dataset.' * depth}{name}": value
+        for depth, part in enumerate(chain_of(dataset))
+        for name, value in (getattr(part, "__dict__", None) or {}).items()
+        if is_view(name)
+    }
+
+
+def chain_of(dataset: Any) -> list[Any]:
     """List a data set and those that it wraps."""
     found = [dataset]
     while len(found) < _DEPTH and getattr(found[-1], "dataset", None) is not None:
@@ -75,7 +85,7 @@ def _chain(dataset: Any) -> list[Any]:
     return found
 
 
-def _is_view(name: str) -> bool:
+def is_view(name: str) -> bool:
     """Whether an attribute says how samples are shown, and not which ones there are."""
     return any(word in name.lower() for word in ("transform", "augment", "jitter")) or name.lower() in ("aug", "noise")
 

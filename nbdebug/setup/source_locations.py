@@ -16,13 +16,27 @@ from nbdebug.core.finding import Place
 from nbdebug.core.torch_compat import own_modules
 from nbdebug.setup.user_code import is_library_file
 
-__all__ = ["places_of", "shown_file"]
+__all__ = ["definition_of", "places_of", "shown_file"]
 
 
 def places_of(model: Any, wheres: Iterable[str]) -> dict[str, Place]:
     """Return the line for each place that was made by code of the user's; columns, samples and keys have none."""
     found = {where: _place(model, where) for where in dict.fromkeys(wheres) if where}
     return {where: place for where, place in found.items() if place is not None}
+
+
+def definition_of(value: Any) -> tuple[str, Place | None]:
+    """Return the source of a function, or of an object's class, and where it stands; empty if it is a library's."""
+    code = inspect.unwrap(value) if inspect.isroutine(value) else value if isinstance(value, type) else type(value)
+    try:
+        lines, first = inspect.getsourcelines(code)
+        file = inspect.getsourcefile(code) or ""
+    except (OSError, TypeError):  # the source is gone, or was never Python
+        return "", None
+    if not file or is_library_file(file):
+        return "", None
+    text = next((line.strip() for line in lines if line.strip() and not line.lstrip().startswith("@")), "")
+    return textwrap.dedent("".join(lines)), _shown(file, first, text)
 
 
 def _place(model: Any, where: str) -> Place | None:

@@ -1,0 +1,1 @@
+"""Tests of `bisect` and `diff_setups`."""
