@@ -17,6 +17,8 @@ _HOMES = {
     "diagnose": "nbdebug.engine.diagnosis",
     "explain": "nbdebug.engine.explanation",
     "explain_error": "nbdebug.exceptions",
+    "bisect": "nbdebug.bisection.bisecting",
+    "diff_setups": "nbdebug.bisection.differences",
     "analyse_errors": "nbdebug.improve.analysis",
     "compare": "nbdebug.improve.comparison",
     "decompose": "nbdebug.improve.decomposition",
@@ -61,6 +63,8 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from nbdebug.bisection.bisecting import bisect as bisect
+    from nbdebug.bisection.differences import diff_setups as diff_setups
     from nbdebug.core.control import Control as Control
     from nbdebug.core.finding import Finding as Finding
     from nbdebug.core.finding import Result as Result
