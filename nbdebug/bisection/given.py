@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 
 from nbdebug.core.control import Control
+from nbdebug.core.entry_point import imported
 from nbdebug.errors import BadInput
 from nbdebug.sandbox import guarded
 from nbdebug.setup import Setup
-from nbdebug.core.entry_point import imported
 
 __all__ = ["Given", "Name", "Switches", "given", "switches_now", "use_switches"]
 

@@ -11,6 +11,8 @@ from torch import nn
 from nbdebug.bisection.alike import Alike
 from nbdebug.bisection.ingredient import Ingredient, between, described
 from nbdebug.core.text import figure, plural
+from nbdebug.errors import NotApplicable
+from nbdebug.setup.several import SeveralOptimizers, kind_of_optimizer
 
 __all__ = ["GROUPS", "OPTIMIZER", "SCHEDULER", "differing", "put_optimizer", "put_scheduler", "rate_factors"]
 
@@ -27,7 +29,7 @@ Side = Callable[[str], str]
 def differing(good: Any, bad: Any) -> Iterator[Ingredient]:
     """Yield what differs between two optimizers and their schedulers; `good` and `bad` are setups."""
     ours, theirs = good.optimizer, bad.optimizer
-    same_kind = type(ours) is type(theirs) or bool(Alike()(type(ours), type(theirs)))
+    same_kind = _kinds(ours) == _kinds(theirs) or bool(Alike()(type(ours), type(theirs)))
     if not same_kind:
         yield between(OPTIMIZER, ours, theirs, texts=(_text(ours), _text(theirs)))
     if ours is not None and theirs is not None:
@@ -66,6 +68,8 @@ def put_optimizer(
         plans = [[name for name, p in model.named_parameters() if p.requires_grad]]
     before = [dict(group) for group in chosen.param_groups]
     groups = _groups(model, plans, is_whole=_covers(plans, names[side(GROUPS)], models[side(GROUPS)]))
+    if isinstance(chosen, SeveralOptimizers) and len(groups) != len(before):
+        raise NotApplicable("several optimizers keep their own parameter groups")
     while len(chosen.param_groups) < len(groups):
         chosen.param_groups.append(dict(before[0]))
     del chosen.param_groups[len(groups) :]
@@ -78,8 +82,9 @@ def put_optimizer(
             source = numbers.get(side(_NAMES.get(key, key)) if _is_apart(key, optimizers) else side(OPTIMIZER))
             _put_number(group, key, source, index)
     kept = {id(p) for group in groups for p in group}
-    for parameter in [p for p in chosen.state if id(p) not in kept]:
-        del chosen.state[parameter]
+    for part in _each(chosen):
+        for parameter in [p for p in part.state if id(p) not in kept]:
+            del part.state[parameter]
     return chosen
 
 
@@ -130,8 +135,16 @@ def _factor(group: dict[str, Any]) -> float:
 
 def _is_apart(key: str, optimizers: dict[str, Any]) -> bool:
     """Whether a number is an ingredient by itself: of two classes, only weight decay means the same."""
-    kinds = {type(optimizer) for optimizer in optimizers.values()}
+    kinds = {tuple(_kinds(optimizer)) for optimizer in optimizers.values()}
     return key == "weight_decay" or len(kinds) == 1
+
+
+def _each(optimizer: Any) -> list[Any]:
+    return list(optimizer.parts.values()) if isinstance(optimizer, SeveralOptimizers) else [optimizer]
+
+
+def _kinds(optimizer: Any) -> list[type]:
+    return [type(part) for part in _each(optimizer)]
 
 
 def _numbers_of(group: dict[str, Any]) -> list[str]:
@@ -216,4 +229,4 @@ def _text(optimizer: Any) -> str:
     if optimizer is None:
         return "none: Adam, assumed"
     rate = _numbers(optimizer).get("lr")
-    return f"{type(optimizer).__name__}" + (f"(lr={_figures(rate)})" if rate else "")
+    return kind_of_optimizer(optimizer) + (f"(lr={_figures(rate)})" if rate else "")
