@@ -40,6 +40,7 @@ JUDGED = {
     "shares": "answers, or share of the loss",
     "classes": "classes",
     "check": "check",
+    "clean": "check alone",
 }
 
 

@@ -19,6 +19,7 @@ from nbdebug.errors import NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.baselines import Baselines
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.split_fits import SplitFit, split_fits
 from nbdebug.experiments.train_briefly import with_loss
 from nbdebug.experiments.trial_training import HeldOut, Score, TrialTraining, permute_weights, split_batches
 from nbdebug.sandbox import Sandbox, make_sandbox
@@ -56,6 +57,7 @@ class LearningGate:
     reference_losses: tuple[float, ...] = ()
     reason: str = ""
     step_cost: float = 0.0  # seconds, which decide how much else is tried, and no verdict
+    splits: tuple[SplitFit, ...] = ()  # how well the trained copy predicts the other splits, where it has learned
 
 
 STEPS = 240
@@ -289,4 +291,5 @@ def _said(
         reference_losses=reference_losses,
         reason=reason,
         step_cost=own.step_cost,
+        splits=split_fits(own.sandbox, own.data.test) if verdict in ("learns", "slow") and own.is_measured else (),
     )

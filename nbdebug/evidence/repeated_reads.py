@@ -38,6 +38,7 @@ class Rereading:
     third: float = 0.0
     target_random: bool = False
     target_changed: int = 0
+    overwritten: int = 0  # samples that became another one when the next was read: they share one piece of memory
 
 
 SAMPLES = 12
@@ -68,6 +69,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.read = self.random = self.changed = self.local = self.restless = self.target_changed = 0
+        self.overwritten = 0
         self.target_random = False
         self.examples: list[int] = []
         self.means = (0.0, 0.0, 0.0)
@@ -75,6 +77,7 @@ class _Tally:
     def look(self, reader: Reader, other: Reader, index: int, neighbor: int) -> None:
         """Read one sample with the same random numbers, then with others, and again on another copy."""
         runs = [reader.read(index, 0) for _ in range(3)]
+        self.overwritten += reader.is_overwritten(index, neighbor)
         contents = [_content(batch) for batch in runs]
         varied = _content(reader.read(index, 7))
         self.read += 1
@@ -107,6 +110,7 @@ class _Tally:
             *self.means,
             target_random=self.target_random,
             target_changed=self.target_changed,
+            overwritten=self.overwritten,
         )
 
 

@@ -13,7 +13,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.initial_weights import looks_fresh
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.averaged_copies import Averaging, CopyLog
-from nbdebug.experiments.gradient_state import held_by
+from nbdebug.experiments.gradient_state import held_by, is_coarse
 from nbdebug.experiments.network_modes import NetworkModes
 from nbdebug.experiments.reached_parts import innermost, reached_parts
 from nbdebug.experiments.step_log import StepLog, Steps
@@ -124,7 +124,7 @@ def step_events(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> S
         raise NotApplicable("the forward or backward pass fails; see forward-fails")
     sandbox.ready_to_train()
     reached = reached_parts(sandbox)
-    if sandbox.train_step is None and len(reached.networks) == 1 and not reached.tensors:
+    if not _takes_steps(sandbox) and len(reached.networks) == 1 and not reached.tensors:
         raise NotApplicable("the loss reaches no other network or parameter than the model's")
     log, copies, modes = StepLog(reached), CopyLog(reached.networks), NetworkModes(reached.networks)
     log.watched = copies.watched
@@ -162,7 +162,8 @@ def _run(
 ) -> str:
     """Call the step on the first batches in turn; return what it raised."""
     batches, failure = sandbox.batches(CALLS), ""
-    most, fewest = (CALLS_AT_MOST, CALLS) if sandbox.train_step is not None else (PASSES, PASSES)
+    most, fewest = (PASSES, PASSES) if not _takes_steps(sandbox) else (CALLS, CALLS)
+    most = CALLS_AT_MOST if sandbox.train_step is not None else most
     with log.following(), modes.watched(), copies.watching():
         for call in control.as_many(range(most), fewest=fewest):
             if failure or (call >= fewest and not _waits(log)):
@@ -182,8 +183,15 @@ def _run(
 def _call(sandbox: Sandbox, batch: Batch) -> None:
     if sandbox.train_step is not None:
         sandbox.user_step(batch)
+    elif _takes_steps(sandbox):
+        sandbox.plain_step(batch)
     else:
         _backward(sandbox.run(batch).loss)
+
+
+def _takes_steps(sandbox: Sandbox) -> bool:
+    """Whether steps are to be seen: the user's own, or plain ones of weights in low precision."""
+    return sandbox.train_step is not None or any(is_coarse(p) for p in held_by(sandbox.optimizer))
 
 
 def _backward(loss: object) -> None:

@@ -7,6 +7,7 @@ spread of answers. What they allow is found by letting the outputs go free.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import torch
 
@@ -120,6 +121,6 @@ def _least(box: LossBox, path: Path, start: torch.Tensor, copies: int) -> tuple[
         return loss
 
     search = torch.optim.LBFGS([values], max_iter=ROUNDS, line_search_fn="strong_wolfe")
-    with torch.enable_grad():
+    with torch.enable_grad(), suppress(RuntimeError):  # a line search overflows where the loss rises without end
         search.step(closure)
     return best

@@ -20,7 +20,7 @@ from nbdebug.experiments.train_briefly import fit_asked_for
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["Metric", "metric_of", "skill_of"]
+__all__ = ["Metric", "Pairs", "metric_of", "predictions_of", "skill_of"]
 
 Metric = Literal["outputs", "tape", ""]
 
@@ -82,6 +82,15 @@ def _on_tape(sandbox: Sandbox, batches: Sequence[Batch]) -> Fit | None:
 
 
 def _in_mode(sandbox: Sandbox, batches: Sequence[Batch], training: bool) -> Fit | None:
+    found = predictions_of(sandbox, batches, training=training)
+    if found is None:
+        return None
+    return _explained(found[1]) if found[0] == "numbers" else _right(found[1])
+
+
+@torch.no_grad()
+def predictions_of(sandbox: Sandbox, batches: Sequence[Batch], *, training: bool = False) -> tuple[str, Pairs] | None:
+    """Return "classes" or "numbers", and predicted and true ones of each batch; None where they cannot be told."""
     kinds, pairs = set[str](), Pairs()
     with sandbox.mode(training):
         for batch in batches:
@@ -91,9 +100,7 @@ def _in_mode(sandbox: Sandbox, batches: Sequence[Batch], training: bool) -> Fit 
                 return None
             kinds.add(kind)
             pairs.append(pair)
-    if len(kinds) != 1 or not pairs:
-        return None
-    return _explained(pairs) if kinds == {"numbers"} else _right(pairs)
+    return (kinds.pop(), pairs) if len(kinds) == 1 and pairs else None
 
 
 def _answered(sandbox: Sandbox, outcome: Outcome, batch: Batch) -> tuple[str, tuple[torch.Tensor, torch.Tensor] | None]:

@@ -23,7 +23,7 @@ from nbdebug.setup import Setup
 __all__ = ["Judged", "PatchSpec", "all_patches", "patch", "patched", "spec_of"]
 
 F = TypeVar("F", bound=Callable[..., None])
-Judged = Literal["loss", "answers", "shares", "classes", "check"]
+Judged = Literal["loss", "answers", "shares", "classes", "check", "clean"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class PatchSpec:
     By `loss` where the loss function stays the same; by `answers` (predictions) where the patched copy has another loss
     function, or the data are sampled differently; by `shares` where equally good predictions still leave the remaining
     fraction of the initial loss to compare; by `classes` (every class weighted equally) where rare classes are the
-    purpose; by the `check` alone where the problem does not show in a short run, which then must not become worse.
+    purpose; by the `check` alone where the problem does not show in a short run, which then must not become worse; as
+    `clean` where the fix takes away what made the task too easy, so that the run only has to train.
     """
 
     name: str

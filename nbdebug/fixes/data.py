@@ -16,7 +16,7 @@ from nbdebug.setup import Batch, Feed, Setup
 from nbdebug.setup.sample_dataset import drawn
 from nbdebug.setup.transformed_batches import ChangedFeed
 
-__all__: list[str] = []
+__all__ = ["change_batches"]
 
 STATISTICS_SAMPLES = 1024  # samples used for means and standard deviations
 BUFFER = 2048  # size of the shuffle buffer for a stream
@@ -28,20 +28,20 @@ Statistics = dict[str, tuple[torch.Tensor, torch.Tensor]]
 def standardize_inputs(setup: Setup, *, axis: int = 1) -> None:
     """Standardize every feature (the entries of this dimension) with the statistics of the training data."""
     known = _Standardizer(setup, lambda batch: batch.inputs, axis)
-    _change(setup, lambda batch: batch.map_inputs(known.standardized))
+    change_batches(setup, lambda batch: batch.map_inputs(known.standardized))
 
 
 @patch("answers")
 def standardize_targets(setup: Setup) -> None:
     """Standardize the targets with the statistics of the training data."""
     known = _Standardizer(setup, lambda batch: batch.targets, 1)
-    _change(setup, lambda batch: batch.map_targets(known.standardized))
+    change_batches(setup, lambda batch: batch.map_targets(known.standardized))
 
 
 @patch()
 def scale_inputs(setup: Setup, *, factor: float) -> None:
     """Multiply every input that is not an id by a factor."""
-    _change(
+    change_batches(
         setup,
         lambda batch: batch.map_inputs(lambda _, t: t * factor if t.is_floating_point() else t.float() * factor),
     )
@@ -50,7 +50,7 @@ def scale_inputs(setup: Setup, *, factor: float) -> None:
 @patch()
 def reread_images(setup: Setup) -> None:
     """Move the channels of images from the last dimension to the first, and undo a wrong reshape."""
-    _change(setup, lambda batch: batch.map_inputs(_channels_moved))
+    change_batches(setup, lambda batch: batch.map_inputs(_channels_moved))
 
 
 def _channels_moved(_: str, images: torch.Tensor) -> torch.Tensor:
@@ -69,25 +69,25 @@ def fill_gaps(setup: Setup) -> None:
     def filled(_: str, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.nan_to_num(0.0, 0.0, 0.0) if tensor.is_floating_point() else tensor
 
-    _change(setup, lambda batch: batch.map_inputs(filled).map_targets(filled))
+    change_batches(setup, lambda batch: batch.map_inputs(filled).map_targets(filled))
 
 
 @patch("answers")
 def shift_labels(setup: Setup, *, by: int) -> None:
     """Shift the class indices."""
-    _change(setup, lambda batch: batch.map_targets(lambda _, target: target + by))
+    change_batches(setup, lambda batch: batch.map_targets(lambda _, target: target + by))
 
 
 @patch("answers")
 def convert_labels(setup: Setup, *, how: str) -> None:
     """Convert the labels to the format that the loss expects."""
-    _change(setup, lambda batch: batch.map_targets(lambda _, target: REPAIRS[how](target)))
+    change_batches(setup, lambda batch: batch.map_targets(lambda _, target: REPAIRS[how](target)))
 
 
 @patch("answers")
 def binary_labels(setup: Setup, *, low: float) -> None:
     """Encode two classes as 0 and 1."""
-    _change(setup, lambda batch: batch.map_targets(lambda _, target: (target > low).float()))
+    change_batches(setup, lambda batch: batch.map_targets(lambda _, target: (target > low).float()))
 
 
 @patch("answers")
@@ -110,7 +110,7 @@ def ignore_labels(setup: Setup, *, values: Sequence[float]) -> None:
         bad = torch.isin(target, torch.tensor(list(values), dtype=target.dtype))
         return torch.where(bad, torch.full_like(target, -100), target)
 
-    _change(setup, lambda batch: batch.map_targets(ignored))
+    change_batches(setup, lambda batch: batch.map_targets(ignored))
 
 
 @patch("check")
@@ -160,15 +160,18 @@ class _ShuffleBuffer(IterableDataset[Any]):
             yield buffer[place]
 
 
-def _change(setup: Setup, change: Callable[[Batch], Batch]) -> None:
-    """Change every batch of every feed, as a transform of the dataset would."""
+def change_batches(setup: Setup, change: Callable[[Batch], Batch], *, only: str = "") -> None:
+    """Change every batch of every feed, as a transform of the dataset would; or those of one feed."""
 
     def changed(raw: Any) -> Any:
         return change(Batch(raw, setup.reading_of(raw)).clone()).raw
 
-    setup.feed = ChangedFeed(setup.feed, changed)
-    setup.val_feed = ChangedFeed(setup.val_feed, changed) if setup.val_feed is not None else None
-    setup.test_feed = ChangedFeed(setup.test_feed, changed) if setup.test_feed is not None else None
+    def over(feed: Feed) -> Feed:
+        return ChangedFeed(feed, changed) if only in ("", feed.name) else feed
+
+    setup.feed = over(setup.feed)
+    setup.val_feed = over(setup.val_feed) if setup.val_feed is not None else None
+    setup.test_feed = over(setup.test_feed) if setup.test_feed is not None else None
 
 
 class _Standardizer:

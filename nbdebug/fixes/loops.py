@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from nbdebug.errors import NotApplicable
+from nbdebug.experiments.step_facts import GradientsOfBackward
 from nbdebug.fixes import patch
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -38,6 +39,19 @@ def switch_to_training(sandbox: Sandbox) -> None:
             return step(model, batch, loss_fn, optimizer)
 
     sandbox.train_step = trained
+
+
+@patch()
+def unclipped_gradients(sandbox: Sandbox) -> None:
+    """Take each optimizer step with the gradients as the backward pass left them, whatever the step does to them."""
+    _own_step(sandbox)
+    left = GradientsOfBackward(sandbox)
+
+    def restore(optimizer: Any, args: Any, kwargs: Any) -> None:
+        for parameter, gradient in left.changed():
+            parameter.grad.copy_(gradient)
+
+    sandbox.optimizer.register_step_pre_hook(restore)
 
 
 class _mode_held:

@@ -26,6 +26,31 @@ def multiply_learning_rate(sandbox: Sandbox, *, factor: float) -> None:
     scale_learning_rate(sandbox, factor)
 
 
+@patch()
+def raise_zero_rates(sandbox: Sandbox) -> None:
+    """Give every group whose learning rate is not above 0 the highest rate of the others."""
+    groups = sandbox.optimizer.param_groups
+    highest = max(float(group["lr"]) for group in groups)
+    idle = [group for group in groups if not float(group["lr"]) > 0]
+    if not idle or not highest > 0:
+        raise NotApplicable("no group has a rate of 0 beside groups with a higher one")
+    for group in idle:
+        group["lr"] = torch.full_like(group["lr"], highest) if isinstance(group["lr"], torch.Tensor) else highest
+
+
+@patch()
+def average_accumulation(sandbox: Sandbox, *, passes: int) -> None:
+    """Divide the accumulated gradients by the number of backward passes before every optimizer step."""
+
+    def average(optimizer: Any, args: Any, kwargs: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.div_(passes)
+
+    sandbox.optimizer.register_step_pre_hook(average)
+
+
 @patch("answers")
 def textbook_optimizer(sandbox: Sandbox, *, lr: float = 1e-3) -> None:
     """Train everything that requires a gradient with Adam, at a constant learning rate."""

@@ -112,6 +112,20 @@ class Reader:
         with required_user_code(f"sample {index} cannot be loaded ({{kind}}); see sample-fails"):
             return self._wrap(self.feed.collate([self.dataset[index]]))
 
+    def is_overwritten(self, index: int, neighbor: int) -> bool:
+        """Whether a sample that was read takes the values of another one when that is read."""
+        seed_all(0)
+        with required_user_code(f"sample {index} cannot be loaded ({{kind}}); see sample-fails"):
+            one = self.dataset[index]
+            before = self._wrap(self.feed.collate([one]))
+            other = self._wrap(self.feed.collate([self.dataset[neighbor]]))
+            after = self._wrap(self.feed.collate([one]))
+        return any(
+            not torch.equal(values, before.inputs[name]) and torch.equal(values, other.inputs[name])
+            for name, values in after.inputs.items()
+            if name in before.inputs and name in other.inputs
+        )
+
 
 def fresh_reader(feed: Feed, wrap: Wrap) -> Reader | None:
     """Copy the data set anew from the user's, unread; None where samples cannot be reached by index."""

@@ -8,6 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from nbdebug.core.control import Control
+from nbdebug.core.remedy import Patch, Remedy
+from nbdebug.sandbox import make_sandbox
+from nbdebug.setup import Setup
 from tests.checks.networks import WIDTH, actor_critic, classifier, found, gan, loader
 from tests.examples import failing_example
 
@@ -29,6 +33,22 @@ class Accumulating:
             optimizer.step()
             optimizer.zero_grad()
         return loss
+
+
+def test_averaging_is_the_fix() -> None:
+    """Gradients divided on the copy are those of a divided loss."""
+    weights = []
+    for divide in (True, False):
+        torch.manual_seed(0)
+        made = Setup(**setup(Accumulating(4, divide)))
+        fix = Remedy("", "", Patch("average-accumulation", {"passes": 4}))
+        sandbox = make_sandbox(made if divide else fix.apply(made), Control())
+        torch.manual_seed(1)
+        batches = sandbox.batches(4)
+        for batch in batches:
+            sandbox.user_step(batch)
+        weights.append(torch.cat([p.detach().flatten() for p in sandbox.model.parameters()]))
+    assert torch.allclose(weights[0], weights[1], atol=1e-6)
 
 
 def setup(step: Any, model: nn.Module | None = None) -> dict[str, Any]:

@@ -33,6 +33,37 @@ class InPlace(Dataset[Any]):
         return row, self.labels[index]
 
 
+class Buffered(Dataset[Any]):
+    """Windows of recordings, cut into one buffer, or into a copy of it."""
+
+    def __init__(self, is_copied: bool) -> None:
+        generator = np.random.default_rng(0)
+        self.values, self.labels = generator.normal(size=(300, 20)).astype("float32"), generator.integers(0, 2, 300)
+        self.buffer, self.is_copied = np.zeros(16, np.float32), is_copied
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        self.buffer[:] = self.values[index, 2:18]
+        window = torch.from_numpy(self.buffer)
+        return (window.clone() if self.is_copied else window), int(self.labels[index])
+
+
+@failing_example(CHECK, where="loader")
+def one_buffer_for_all_samples() -> dict[str, Any]:
+    """Every sample of a batch is the last one."""
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
+    return {"model": model, "loader": DataLoader(Buffered(False), 32, shuffle=True), "loss_fn": nn.CrossEntropyLoss()}
+
+
+def test_a_buffer_that_is_copied_is_clean() -> None:
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
+    loader = DataLoader(Buffered(True), 32, shuffle=True)
+    report = nbdebug.diagnose(model, loader, nn.CrossEntropyLoss(), checks=[CHECK], progress=False)
+    assert report.result(CHECK).status == "clean"
+
+
 class Rows(Dataset[Any]):
     """A table as a list of NumPy rows that a transform may write into."""
 

@@ -71,6 +71,58 @@ def classes_drawn_in_the_step() -> dict[str, Any]:
     return {"model": net, "loader": loader, "train_step": step, "optimizer": torch.optim.SGD(net.parameters(), 0.1)}
 
 
+@failing_example(CHECK, where="loss_fn")
+def noise_added_in_place() -> dict[str, Any]:
+    """The clean image is the noisy one by the time it is compared with."""
+
+    def compute(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+        noisy = batch[0]
+        noisy += 0.5 * torch.randn_like(noisy)
+        return F.mse_loss(model(noisy), batch[0])
+
+    return rows(compute)
+
+
+@failing_example(CHECK, where="train_step")
+def noise_added_in_place_in_a_step() -> dict[str, Any]:
+    """A convolution, and a step of its own."""
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        clean = batch[0]
+        noisy = clean.add_(torch.randn_like(clean) * 0.4)
+        optimizer.zero_grad()
+        loss = (model(noisy) - clean).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3, padding=1))
+    loader = DataLoader(TensorDataset(digit_images()[0]), 32)
+    return {"model": net, "loader": loader, "train_step": step, "optimizer": torch.optim.SGD(net.parameters(), 0.1)}
+
+
+def copied_before(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    noisy = batch[0].clone()
+    noisy += 0.5 * torch.randn_like(noisy)
+    return F.mse_loss(model(noisy), batch[0])
+
+
+def dequantized_in_place(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    batch[0].add_(torch.rand_like(batch[0]) / 64)
+    return F.mse_loss(model(batch[0]), batch[0])
+
+
+def kept_before(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    clean = batch[0].clone()
+    batch[0].add_(0.5 * torch.randn_like(clean))
+    return F.mse_loss(model(batch[0]), clean)
+
+
+def normalized_in_place(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+    batch[0].mul_(0.5)
+    return F.mse_loss(model(batch[0]), batch[0])
+
+
 def denoising(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
     noise = torch.randn_like(batch[0])
     return F.mse_loss(model(batch[0] + noise), noise)
@@ -101,7 +153,18 @@ def teacher_of_random_inputs(model: nn.Module, batch: Any, _: Any) -> torch.Tens
     return F.mse_loss(model(points), points.cos())
 
 
-HEALTHY = (denoising, flow_matching, noisy_real_labels, sliced_wasserstein, random_masks, teacher_of_random_inputs)
+HEALTHY = (
+    copied_before,
+    dequantized_in_place,
+    kept_before,
+    normalized_in_place,
+    denoising,
+    flow_matching,
+    noisy_real_labels,
+    sliced_wasserstein,
+    random_masks,
+    teacher_of_random_inputs,
+)
 
 
 @pytest.mark.parametrize("compute", HEALTHY, ids=lambda compute: compute.__name__)

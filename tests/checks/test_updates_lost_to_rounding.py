@@ -8,6 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from nbdebug.core.control import Control
+from nbdebug.core.remedy import Patch, Remedy
+from nbdebug.sandbox import make_sandbox
+from nbdebug.setup import Setup
 from tests.checks.networks import WIDTH, alarms, loader
 from tests.examples import failing_example
 
@@ -49,6 +53,49 @@ def convolution_in_bfloat16() -> dict[str, Any]:
     """Another kind of layer."""
     layers = nn.Unflatten(1, (1, WIDTH)), nn.Conv1d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * (WIDTH - 2), 2)
     return setup(torch.bfloat16, 1e-5, torch.optim.SGD, *layers)
+
+
+class Cast(nn.Module):
+    """A network that computes in the precision of its weights, for a loss in float32."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, 2)).to(dtype)
+        self.dtype = dtype
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Cast the inputs, and the outputs back."""
+        return self.net(x.to(self.dtype)).float()
+
+
+def without_a_step(dtype: torch.dtype, lr: float) -> dict[str, Any]:
+    """Leave the step to the book."""
+    model = Cast(dtype)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    return {"model": model, "loader": loader(targets=True), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+
+
+@failing_example(CHECK, where="optimizer")
+def bfloat16_without_a_step_of_ones_own() -> dict[str, Any]:
+    """Model, loss and optimizer alone."""
+    return without_a_step(torch.bfloat16, 1e-6)
+
+
+def test_full_precision_updates_are_not_lost() -> None:
+    """The fix: the optimizer updates float32 copies, which are rounded into the model."""
+    setup = Setup(**without_a_step(torch.bfloat16, 1e-4))
+    sandbox = make_sandbox(Remedy("", "", Patch("full-precision-updates")).apply(setup), Control())
+    before = [p.detach().clone() for p in sandbox.model.parameters()]
+    for _ in range(60):
+        sandbox.plain_step(sandbox.batch())
+    changed = [float((p != b).double().mean()) for p, b in zip(sandbox.model.parameters(), before, strict=True)]
+    assert min(changed) > 0.5, changed
+
+
+@pytest.mark.parametrize("lr", [1e-2, 3e-3])
+def test_silent_without_a_step(lr: float) -> None:
+    assert not alarms(CHECK, **without_a_step(torch.bfloat16, lr))
+    assert not alarms(CHECK, **without_a_step(torch.float32, 1e-6))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding
 from nbdebug.core.registry import registry
-from nbdebug.core.remedy import Patch
+from nbdebug.core.remedy import Patch, Remedy
 from nbdebug.engine.differential import Differential, Run
 from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates
 from nbdebug.engine.differential.evidence import summary
@@ -171,3 +172,58 @@ def test_every_exchange_carries_code_that_can_be_run() -> None:
         for remedy in exchange.remedies:
             assert remedy.code, exchange.name
             ast.parse(remedy.code)
+
+
+def scheduled(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """Accumulate without end, clip to nothing, and step a scheduler."""
+    loss = loss_fn(model(batch[0]), batch[1])
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-6)
+    optimizer.step()
+    SCHEDULERS[0].step()
+    return loss
+
+
+def plain(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """Do what the books do."""
+    optimizer.zero_grad()
+    loss = loss_fn(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+SCHEDULERS: list[Any] = []
+PARTS = {
+    "a constant learning rate": "schedule-reaches-zero",
+    "cleared gradients": "accumulated-gradients",
+    "gradients as backward leaves them": "clipping-too-tight",
+}
+
+
+@pytest.mark.parametrize(("step", "expected"), [(scheduled, set(PARTS)), (plain, set())])
+def test_a_step_is_taken_apart_where_there_is_something_to_exchange(step: Any, expected: set[str]) -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    SCHEDULERS[:] = [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.1)]
+    loader = DataLoader(TensorDataset(torch.randn(60, 4), torch.randint(0, 2, (60,))), 6)
+    setup = Setup(model, loader, nn.CrossEntropyLoss(), optimizer, train_step=step)
+    sandbox = make_sandbox(setup, Control())
+    found = {e.name: e.check for e in exchanges_for(sandbox, split_batches(setup, sandbox.device, lambda: None))}
+    assert {name: check for name, check in found.items() if name in PARTS} == {n: PARTS[n] for n in expected}
+
+
+def test_gradients_as_backward_leaves_them_are_what_the_step_uses() -> None:
+    """Clipping to nothing moves no weight; with the fix the weights move as without clipping."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    SCHEDULERS[:] = [torch.optim.lr_scheduler.StepLR(optimizer, 1000)]
+    loader = DataLoader(TensorDataset(torch.randn(60, 4), torch.randint(0, 2, (60,))), 60)
+    setup = Setup(model, loader, nn.CrossEntropyLoss(), optimizer, train_step=scheduled)
+    moved = []
+    for patched in (setup, Remedy("", "", Patch("unclipped-gradients")).apply(setup)):
+        sandbox = make_sandbox(patched, Control())
+        sandbox.user_step(sandbox.batch())
+        moved.append(float((next(iter(sandbox.model.parameters())) - model.weight).detach().abs().max()))
+    assert moved[0] < 1e-6 < 1e-3 < moved[1]

@@ -137,6 +137,7 @@ table.row("the same again", "silent", reread(0))
 table.row("stored values that changed", "bug", reread(2, stored=("data",)))
 table.row("only what was read", "bug", reread(2, local=2))
 table.row("other samples as well", "note", reread(2, local=1))
+table.row("one piece of memory for all samples", "bug", reread(0, overwritten=10))
 
 
 def workers(equal: int = 0, repeated: int = 0, persistent: bool = False) -> Workers:

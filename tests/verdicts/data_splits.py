@@ -8,6 +8,8 @@ from nbdebug.checks.data.dense_targets_misaligned import DenseAlignment, MovedFi
 from nbdebug.checks.data.split_leakage import SplitPair, Splits
 from nbdebug.checks.data.split_shift import Shift, Shifts
 from nbdebug.evidence.first_pass import FirstPass
+from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.experiments.split_fits import SplitFit
 from nbdebug.experiments.task import Task
 from tests.verdicts.table import Table, minimal
 
@@ -49,6 +51,23 @@ def labels(distance: float, **facts: Any) -> tuple[Shifts, None]:
     """Return labels that are distributed otherwise."""
     return shift(label_distance=distance, label_p=0.0, **facts)
 
+
+def fitted(**facts: Any) -> LearningGate:
+    """Return a copy that has learned, and predicts the validation samples no better than a constant."""
+    fit = {"name": "val_loader", "samples": 200, "held_out": 0.8, "skill": 0.0, "names": ((0, 1), (1, 0)), **facts}
+    return minimal(LearningGate, verdict="learns", splits=(minimal(SplitFit, **fit),))
+
+
+table = Table("split-treated-differently")
+table.row("no split", "not applicable", minimal(LearningGate, verdict="learns"))
+table.row("nothing brings the skill back", "silent", fitted())
+table.row("as good as on training samples", "silent", fitted(skill=0.8, renamed=0.8))
+table.row("targets on another scale", "bug", fitted(rescaled=0.8, names=()))
+table.row("turned images", "bug", fitted(moved=0.8, moved_how="flipped upside down", names=()))
+table.row("the names of the classes as they are", "silent", fitted(renamed=0.8, names=()))
+table.pair("learned", lambda s: fitted(held_out=s, renamed=s), {0.41: "bug", 0.39: "silent"})
+table.pair("lost", lambda s: fitted(skill=s, renamed=0.8), {0.39: "bug", 0.41: "silent"})
+table.pair("restored", lambda s: fitted(renamed=s), {0.65: "bug", 0.63: "silent"})
 
 REGRESSION = minimal(FirstPass, task=Task("regression"))
 table = Table("split-shift")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdebug.checks.data.blank_in_targets import CtcTargets
 from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
 from nbdebug.checks.loss.layers_share_weights import SharedLayer, SharedLayers
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
@@ -155,6 +156,12 @@ table.row("a constant term", "bug", DerivativeTerms(1, (0.5,), 1.0))
 table = Table("class-ignored-by-loss")
 table.row("none", "silent", IgnoredClasses(3, 64, {}, ""))
 table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"))
+
+table = Table("blank-in-targets")
+table.row("a free blank", "silent", CtcTargets(0, 64, 0, 0, 5))
+table.row("a symbol with the number of the blank", "bug", CtcTargets(0, 64, 20, 0, 5))
+table.row("most targets are too long", "bug", CtcTargets(0, 64, 0, 40, 5))
+table.row("some targets are too long", "suspect", CtcTargets(0, 64, 0, 4, 5))
 
 table = Table("layers-share-weights")
 table.row("none", "silent", SharedLayers(()))

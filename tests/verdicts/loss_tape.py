@@ -51,6 +51,7 @@ table.row("noise that was added to the input", "silent", origin(is_seen=True))
 table.row("data", "silent", origin(is_drawn=False))
 table.row("distributions", "silent", origin(is_sorted=True))
 table.pair("variation", origin, {0.55: "bug", 0.45: "silent"})
+table.pair("added", lambda noise: origin(is_drawn=False, added=noise), {0.11: "suspect", 0.09: "silent"})
 
 
 def reordered(change: float) -> ReorderedLoss:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.loader_sweep import LoaderSweep
@@ -68,7 +68,9 @@ def duplicate_samples(
             "threshold": copies,
             "source": "debugging your ML models: look for duplicates",
         },
-        remedies=(Remedy("Drop duplicates before splitting.", "frame = frame.drop_duplicates()"),),
+        remedies=(
+            Remedy("Drop duplicates before splitting.", "frame = frame.drop_duplicates()", Patch("remove-copies")),
+        ),
     )
 
 

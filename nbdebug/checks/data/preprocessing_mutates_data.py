@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.charts import Lines
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.evidence.repeated_reads import Rereading
 
@@ -22,8 +22,13 @@ def preprocessing_mutates_data(rereading: Rereading) -> Iterator[Finding]:
     Why it matters: an in-place transform (`x /= 255`, `x -= mean`, `img[...] = 0`) is applied again in every epoch. The
     data drifts while the model trains, and the loss rises for no visible reason.
 
+    A sample that is returned in a buffer which the next one is written to takes the values of that one; every sample of
+    a batch then equals the last.
+
     What to try: return a new tensor from transforms (`x = x / 255`), or copy the stored sample before modifying it.
     """
+    if rereading.overwritten:
+        yield _overwritten(rereading)
     if not rereading.changed:
         return
     sure = bool(rereading.stored) or rereading.local == rereading.changed
@@ -44,12 +49,33 @@ def preprocessing_mutates_data(rereading: Rereading) -> Iterator[Finding]:
         },
         remedies=(
             Remedy("Return a new tensor instead of modifying the stored one.", "x = x / 255  # not x /= 255"),
-            Remedy("Copy the sample before modifying it.", "x = self.data[index].clone()"),
+            Remedy("Copy the sample before modifying it.", "x = self.data[index].clone()", Patch("copy-samples")),
         ),
         exhibit=Lines(
             (("mean magnitude", (1.0, 2.0, 3.0), (rereading.first, rereading.second, rereading.third)),),
             f"Sample {rereading.examples[0]}, read three times",
             x_label="read",
             y_label="mean magnitude",
+        ),
+    )
+
+
+def _overwritten(rereading: Rereading) -> Finding:
+    return Finding(
+        f"{rereading.overwritten} of {rereading.read} samples take the values of the next one when that is read: the "
+        "dataset returns the same memory for every sample.",
+        where="loader",
+        evidence={
+            "overwritten": rereading.overwritten,
+            "read": rereading.read,
+            "threshold": 0,
+            "source": "samples of a batch are read one after the other and collated at the end",
+        },
+        remedies=(
+            Remedy(
+                "Return a copy of the buffer.",
+                "return torch.from_numpy(self.buffer.copy()), label",
+                Patch("copy-samples"),
+            ),
         ),
     )

@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from nbdebug.charts import Table
 from nbdebug.core.control import Control
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.sample_table import Samples, SampleTable
@@ -297,7 +297,11 @@ def _finding(pair: SplitPair, says: str, severity: str, counted: int, size: int,
             "source": "Full Stack Deep Learning, lecture 7; cleanlab's near-duplicate distance",
         },
         remedies=(
-            Remedy("Split deduplicated samples once, by index.", "train, val = random_split(dataset, [0.8, 0.2])"),
+            Remedy(
+                "Split deduplicated samples once, by index.",
+                "train, val = random_split(dataset, [0.8, 0.2])",
+                Patch("remove-copies", {"split": pair.name}) if pair.exact or pair.shared else None,
+            ),
             Remedy("Keep samples of the same group in one split.", "GroupShuffleSplit().split(x, y, groups)"),
         ),
         exhibit=Table((f"index in {pair.name}", "index in loader"), examples, "Shared samples"),

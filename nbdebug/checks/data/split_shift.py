@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from nbdebug.charts import Bars, Table
 from nbdebug.core.control import Control
-from nbdebug.core.finding import Finding, Remedy, Severity
+from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import FirstPass
@@ -277,7 +277,10 @@ def _scaled(pair: Shift, limit: float, least: float, share: float) -> Finding | 
             factor = scale if scale > 1 else 1 / scale
             word = "larger" if scale > 1 else "smaller"
             says = f"The values of `{name}` are {factor:.3g} times {word} in `{pair.name}` than in the training data."
-            return _finding(pair, says, "bug", scale, limit)
+            found = _finding(pair, says, "bug", scale, limit)
+            patch = Patch("scale-split", {"split": pair.name, "name": name, "factor": 1 / scale})
+            first = replace(found.remedies[0], patch=patch)
+            return replace(found, remedies=(first, *found.remedies[1:]))
     return None
 
 

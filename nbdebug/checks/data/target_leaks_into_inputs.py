@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from nbdebug.charts import Bars
 from nbdebug.core.control import Control
-from nbdebug.core.finding import Finding, Remedy, Severity
+from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.baselines import class_scores, number_scores
@@ -235,7 +235,13 @@ def target_leaks_into_inputs(
             "threshold": alone,
             "source": "cross-validated trees and baselines; deepchecks' predictive power score warns from 0.7 on",
         },
-        remedies=(Remedy("Remove the column from the inputs and train again.", "x = np.delete(x, column, axis=1)"),),
+        remedies=(
+            Remedy(
+                "Remove the column from the inputs and train again.",
+                "x = np.delete(x, column, axis=1)",
+                Patch("remove-columns", {"columns": list(leak.columns)}),
+            ),
+        ),
         exhibit=Bars(
             ("this column", "all other columns", "next best column"),
             (leak.alone, max(leak.others, 0.0), max(leak.runner_up, 0.0)),

@@ -13,6 +13,7 @@ from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, Tape, record
 from nbdebug.experiments.tape.read import LOSSES
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
 from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["TargetOrigin", "target_origin", "targets_drawn_at_random"]
@@ -24,6 +25,8 @@ class TargetOrigin:
 
     `is_drawn` says that it is made of random draws and of nothing else, `is_seen` that the prediction depends on one of
     them, `is_sorted` that distributions are compared. `variation` is its standard deviation, relative to the mean size.
+    `added` is the standard deviation of the noise that was added in place to an entry of the batch which the model then
+    reads and the loss compares with, relative to that of the entry; 0 where there is none.
     """
 
     loss_name: str
@@ -32,6 +35,7 @@ class TargetOrigin:
     is_sorted: bool
     variation: float
     place: str
+    added: float = 0.0
 
 
 @probe
@@ -40,8 +44,9 @@ def target_origin(sandbox: Sandbox, trial: TrialRun | None) -> TargetOrigin:
     if trial is not None:
         require_run(trial)
     sandbox.ready_to_train()
+    batch = sandbox.batch()
     with required_user_code("the run fails ({kind})", passing=()):
-        tape = record(sandbox, sandbox.batch())
+        tape = record(sandbox, batch)
     comparison, place = tape.main.comparison, "train_step" if tape.is_step else "loss_fn"
     if comparison is None or tape.target is None:
         return TargetOrigin("", False, False, False, math.nan, place)
@@ -52,7 +57,38 @@ def target_origin(sandbox: Sandbox, trial: TrialRun | None) -> TargetOrigin:
     values = tape.target.value.double()
     variation = float(values.std(correction=0) / values.abs().mean().clamp_min(1e-12)) if values.numel() else math.nan
     is_sorted = bool({"sort", "argsort", "topk"} & (names | others))
-    return TargetOrigin(tape.loss_name, is_drawn, bool(drawn & seen), is_sorted, variation, place)
+    added = _noise_in_place(tape, comparison.target, comparison.prediction, batch)
+    return TargetOrigin(tape.loss_name, is_drawn, bool(drawn & seen), is_sorted, variation, place, added)
+
+
+def _noise_in_place(tape: Tape, target: int, prediction: int, batch: Batch) -> float:
+    """Return how much noise was added in place to the entry of the batch that is both the input and the target."""
+    recording, entry = tape.recording, target
+    is_noisy = False
+    while (op := recording.producer(entry)) is not None and entry in op.changed.values():
+        others = [recording.values[n].taint for n in op.inputs if op.changed.get(n) != entry]
+        is_noisy = is_noisy or any(taint & Taint.RANDOM for taint in others)
+        entry = next(old for old, new in op.changed.items() if new == entry)
+    value, after = recording.values[entry], tape.target.value if tape.target is not None else None
+    if not is_noisy or value.producer >= 0 or len(value.sources) != 1 or after is None:
+        return 0.0
+    before = {**batch.inputs, **batch.targets}.get(next(iter(value.sources)))
+    if before is None or before.shape != after.shape or not before.is_floating_point():
+        return 0.0
+    if target not in _ancestors(tape, prediction):
+        return 0.0
+    return float((after.to(before) - before).double().std() / before.double().std().clamp_min(1e-12))
+
+
+def _ancestors(tape: Tape, number: int) -> set[int]:
+    seen, stack = set[int](), [number]
+    while stack:
+        current = stack.pop()
+        if current not in seen:
+            seen.add(current)
+            op = tape.recording.producer(current)
+            stack += op.inputs if op is not None else ()
+    return seen
 
 
 def _behind(tape: Tape, number: int) -> tuple[set[int], set[str]]:
@@ -76,16 +112,22 @@ def targets_drawn_at_random(
     origin: TargetOrigin,
     *,
     variation: float = 0.5,  # noisy labels around 1, as GANs use, have less than 0.2; normal draws have 1.25
+    added: float = 0.1,  # noise in place, relative to the data; dequantization adds 1/256 of their range
 ) -> Iterator[Finding]:
-    """The target is random noise that the model never sees.
+    """The target is random noise that the model never sees, or noise was added to it in place.
 
     nbdebug follows the target of the loss back to what it was computed from. If that is only random draws, and none of
-    them reaches the prediction, there is nothing to learn.
+    them reaches the prediction, there is nothing to learn. The same holds where noise is added in place to a tensor of
+    the batch that is both the input of the model and the target.
 
     Why it matters: noise drawn anew for the target cannot be predicted. The loss falls to the variance of the noise and
     stays there; the model learns to output its mean.
 
-    What to try: draw the noise once, and use the same tensor for the input and for the target.
+    Noise that is added in place to the input is in the clean target as well, if both are one tensor: the model is
+    trained to reproduce the noise.
+
+    What to try: draw the noise once, and use the same tensor for the input and for the target. Add noise out of place,
+    `noisy = clean + noise`.
     """
     if origin.is_drawn and not origin.is_seen and not origin.is_sorted and origin.variation > variation:
         yield Finding(
@@ -102,6 +144,24 @@ def targets_drawn_at_random(
                 Remedy(
                     "Use the noise that was added to the input as the target.",
                     "noise = torch.randn_like(x)\nloss = mse_loss(model(x + noise), noise)",
+                ),
+            ),
+        )
+    if origin.added > added:
+        yield Finding(
+            "The noise that is added to the input is in the target as well (its standard deviation is "
+            f"{origin.added:.2f} of that of the data): it is added in place, and both are one tensor.",
+            where=origin.place,
+            severity="suspect",
+            evidence={
+                "noise relative to the data": origin.added,
+                "threshold": added,
+                "source": "Vincent et al., 2008: a denoising autoencoder predicts the clean input",
+            },
+            remedies=(
+                Remedy(
+                    "Add the noise out of place.",
+                    "noisy = clean + torch.randn_like(clean)  # not clean += …",
                 ),
             ),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.step_events import StepEvents
@@ -50,5 +50,11 @@ def accumulation_not_averaged(
                     "threshold": passes,
                     "source": "PyTorch adds gradients",
                 },
-                remedies=(Remedy("Divide the loss by the number of accumulation steps.", LOOP),),
+                remedies=(
+                    Remedy(
+                        "Divide the loss by the number of accumulation steps.",
+                        LOOP,
+                        Patch("average-accumulation", {"passes": counts[0]}) if optimizer.is_main else None,
+                    ),
+                ),
             )

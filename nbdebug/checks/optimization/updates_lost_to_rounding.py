@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.evidence.step_events import OptimizerSteps, StepEvents
 
@@ -20,7 +20,7 @@ def updates_lost_to_rounding(
 ) -> Iterator[Finding]:
     """Weights stored in half precision do not change, because the update is smaller than their rounding.
 
-    nbdebug calls your training step on a copy and counts the values that have a gradient and are bit for bit the same
+    nbdebug takes training steps on a copy and counts the values that have a gradient and are bit for bit the same
     after `optimizer.step()`. Optimizers that keep a copy of the weights in full precision are left out.
 
     Why it matters: bfloat16 has three significant digits. An update below 0.2 % of a weight is rounded away, in every
@@ -40,6 +40,7 @@ def _finding(optimizer: OptimizerSteps, lost: float, share: float) -> Finding:
         f"`{optimizer.name}`: at lr {optimizer.rate:g} the updates are smaller than the rounding.",
         where=optimizer.name,
         severity="suspect",
+        is_contradiction=True,  # a step that changes nothing, at any loss
         evidence={
             "share unchanged": lost,
             "learning rate": optimizer.rate,
@@ -51,6 +52,7 @@ def _finding(optimizer: OptimizerSteps, lost: float, share: float) -> Finding:
             Remedy(
                 "Keep the weights in float32 and compute under autocast.",
                 'model.float()\nwith torch.autocast("cuda", torch.bfloat16):\n    loss = loss_fn(model(x), y)',
+                Patch("full-precision-updates") if optimizer.is_main else None,
             ),
         ),
     )

@@ -60,7 +60,13 @@ TREE: tuple[Stage, ...] = (
                 "Targets",
                 "Are the classes, shapes and dtypes of the targets valid for this loss?",
                 "Broadcasting lets many losses run on targets of the wrong shape without an error.",
-                ("incompatible-target-shape", "invalid-labels", "constant-targets", "unscaled-targets"),
+                (
+                    "incompatible-target-shape",
+                    "invalid-labels",
+                    "blank-in-targets",
+                    "constant-targets",
+                    "unscaled-targets",
+                ),
             ),
             Step(
                 "amount",
@@ -88,7 +94,7 @@ TREE: tuple[Stage, ...] = (
                 "Train/val split",
                 "Are the splits disjoint, with the same distribution and the same preprocessing?",
                 "Otherwise the validation error does not estimate the error on new data.",
-                ("split-leakage", "split-shift"),
+                ("split-leakage", "split-shift", "split-treated-differently"),
             ),
         ),
     ),

@@ -103,7 +103,14 @@ SYMPTOMS: tuple[Symptom, ...] = (
             Lead(("error-parts",), "Measures how much of the error is variance and how much is shift."),
         ),
         ("same-preparation", "target-error", "validation-used-often"),
-        ("split-leakage", "split-shift", "train-eval-gap", "target-leaks-into-inputs", "causal-leak"),
+        (
+            "split-leakage",
+            "split-shift",
+            "split-treated-differently",
+            "train-eval-gap",
+            "target-leaks-into-inputs",
+            "causal-leak",
+        ),
     ),
     Symptom(
         "too-slow",

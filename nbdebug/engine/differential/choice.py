@@ -23,6 +23,7 @@ NO_HINDRANCE = {
     "not-reproducible",
     "split-leakage",
     "split-shift",
+    "split-treated-differently",
     "target-leaks-into-inputs",
     "train-eval-gap",
     "unshifted-targets",

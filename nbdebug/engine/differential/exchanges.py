@@ -10,17 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, RandomSampler
 
 from nbdebug.core.finding import Finding
 from nbdebug.core.remedy import Patch, Remedy, in_code
 from nbdebug.engine.differential.exchange import REPAIR, Exchange
 from nbdebug.engine.differential.exchange import one as _one
+from nbdebug.engine.differential.program import own_step, wiring
 from nbdebug.engine.differential.scales import scales, start
 from nbdebug.errors import NbdebugError
 from nbdebug.experiments.trial_training import HeldOut
 from nbdebug.sandbox import Sandbox
-from nbdebug.setup import Setup
 from nbdebug.setup.loss import infer_loss
 
 __all__ = ["Exchange", "exchanges_for", "hypotheses"]
@@ -54,49 +53,9 @@ def hypotheses(findings: Sequence[Finding]) -> list[Exchange]:
 
 def exchanges_for(sandbox: Sandbox, data: HeldOut) -> list[Exchange]:
     """Return the exchanges that are neither void nor immaterial here, in the order in which causes are named."""
-    setup = sandbox.setup
-    found: list[Exchange] = [*_wiring(sandbox), *_step(setup), *_regularization(sandbox), *_head(sandbox)]
+    found: list[Exchange] = [*wiring(sandbox), *own_step(sandbox), *_regularization(sandbox), *_head(sandbox)]
     found += [*scales(data), *start(sandbox), *_rates(), *_network(sandbox), *_batches(data)]
     return found + list(_repairs())
-
-
-def _wiring(sandbox: Sandbox) -> Iterator[Exchange]:
-    held = {id(p) for group in sandbox.optimizer.param_groups for p in group["params"]}
-    missing = [n for n, p in sandbox.model.named_parameters() if p.requires_grad and id(p) not in held]
-    frozen = [n for n, p in sandbox.model.named_parameters() if not p.requires_grad and p.is_floating_point()]
-    if missing and sandbox.setup.optimizer is not None:
-        fix = ("Pass all parameters to the optimizer.", "optimizer = torch.optim.Adam(model.parameters())")
-        yield _one(
-            "all parameters in the optimizer", "parameters-missing-from-optimizer",
-            f"{len(missing)} trainable parameters are not in the optimizer", missing[0],
-            (*fix, Patch("train-everything")),
-        )  # fmt: skip
-    if frozen:
-        fix = ("Set requires_grad to True.", "for p in model.parameters():\n    p.requires_grad_(True)")
-        yield _one(
-            "no frozen parameters", "frozen-parameters", f"{len(frozen)} parameters are frozen", frozen[0],
-            (*fix, Patch("unfreeze", {"parameters": frozen})),
-        )  # fmt: skip
-
-
-def _step(setup: Setup) -> Iterator[Exchange]:
-    if setup.train_step is not None:
-        yield _one(
-            "training mode in every step", "left-in-eval-mode", "The model does not train in training mode",
-            "train_step", ("Call model.train() before each step.", "model.train()", Patch("switch-to-training")),
-        )  # fmt: skip
-        code = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\noptimizer.step()"
-        yield _one(
-            "a plain training step", "training-fails", "Your train_step does not train the model", "train_step",
-            ("Use the standard step: zero_grad, forward, backward, step.", code, Patch("plain-loop")),
-        )  # fmt: skip
-    loader = setup.feed.loader
-    if isinstance(loader, DataLoader) and not isinstance(getattr(loader, "sampler", None), RandomSampler):
-        yield _one(
-            "shuffled samples", "unshuffled-loader", "The training samples are not shuffled", "loader",
-            ("Shuffle the training data.", "DataLoader(dataset, batch_size=32, shuffle=True)", Patch("shuffle")),
-            is_general=True,
-        )  # fmt: skip
 
 
 def _regularization(sandbox: Sandbox) -> Iterator[Exchange]:
@@ -130,9 +89,20 @@ def _head(sandbox: Sandbox) -> Iterator[Exchange]:
     usual = ("Train with the loss that fits outputs and targets.", f"loss_fn = {loss}")
     fixes = (drop, (*usual, Patch("replace-loss", {"loss": "usual"})))
     cause, check = "The last layer does not fit the loss and the targets", "wrong-loss-for-task"
-    yield _one("no last activation", check, cause, "model", fixes[0])
+    if _predicts_numbers(sandbox):  # an activation that limits outputs is another cause than one before cross-entropy
+        yield _one("no last activation", "clamped-output", "The last activation limits the outputs", "model", fixes[0])
+    else:
+        yield _one("no last activation", check, cause, "model", fixes[0])
     yield _one("the usual loss", check, cause, "loss_fn", fixes[1])
     yield _one("no last activation and the usual loss", check, cause, "loss_fn", *fixes)
+
+
+def _predicts_numbers(sandbox: Sandbox) -> bool:
+    """Whether the targets are real numbers, of which some lie outside of 0 to 1."""
+    target = sandbox.batch().target
+    if not isinstance(target, torch.Tensor) or not target.is_floating_point() or target.numel() == 0:
+        return False
+    return not bool(((target >= 0) & (target <= 1)).all())
 
 
 def _without_activation(sandbox: Sandbox) -> str:

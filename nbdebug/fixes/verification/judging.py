@@ -32,6 +32,8 @@ def comparisons(plain: Practice | None, patched: Practice, judged_by: Judged) ->
 
     None stands for a training that could not even be run.
     """
+    if judged_by == "clean":
+        return [replace(_of_losses(plain, patched), better=_finite(patched.after), worse=not _finite(patched.after))]
     if plain is None or not _finite(plain.after):  # nothing was learned, by any measure
         return [_of_losses(None, patched)]
     if judged_by == "loss" or (judged_by == "check" and patched.fit_after is None):

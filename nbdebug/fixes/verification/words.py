@@ -15,7 +15,7 @@ __all__ = ["said"]
 def said(finding: Finding, contests: Sequence[Contest], judged_by: Judged, runs: int) -> tuple[Verdict, str]:
     """Return the verdict and its sentence."""
     if len(contests) == runs and all(contest.better and contest.clean for contest in contests):
-        return "verified", _proof(finding, contests) if judged_by == "check" else _gain(contests, judged_by)
+        return "verified", _proof(finding, contests) if judged_by in ("check", "clean") else _gain(contests, judged_by)
     failed = next(contest for contest in contests if not (contest.better and contest.clean))
     again = "" if failed is contests[0] else f" in the second run (seed {failed.seed})"
     reasons = []

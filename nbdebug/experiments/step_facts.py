@@ -1,0 +1,65 @@
+"""What the user's own step does to gradients: whether it clears them, and whether it changes them after backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from nbdebug.experiments.gradient_state import has_values, held_by
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import user_code
+
+__all__ = ["GradientsOfBackward", "StepFacts", "step_facts"]
+
+CALLS = 2
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """Whether backward found gradients of an earlier pass, and whether a step used others than backward left."""
+
+    accumulates: bool = False
+    changes_gradients: bool = False
+
+
+class GradientsOfBackward:
+    """Copies of the gradients as each backward pass leaves them."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._left: dict[int, torch.Tensor] = {}
+        self.accumulates = False
+        self._held = [p for p in held_by(sandbox.optimizer) if p.requires_grad and p.is_leaf]
+        for parameter in self._held:
+            parameter.register_hook(self._seen(parameter))
+            parameter.register_post_accumulate_grad_hook(self._keep)
+
+    def _seen(self, parameter: torch.Tensor) -> Any:
+        def look(gradient: torch.Tensor) -> None:
+            self.accumulates = self.accumulates or has_values(parameter.grad)
+
+        return look
+
+    def _keep(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None and not parameter.grad.is_sparse:
+            self._left[id(parameter)] = parameter.grad.detach().clone()
+
+    def changed(self) -> Iterator[tuple[Any, torch.Tensor]]:
+        """Yield the parameters whose gradient is another one by now, with what backward left."""
+        for parameter in self._held:
+            left = self._left.get(id(parameter))
+            if left is not None and parameter.grad is not None and not torch.equal(parameter.grad, left):
+                yield parameter, left
+
+
+def step_facts(sandbox: Sandbox) -> StepFacts:
+    """Call the user's step twice on a copy of its own and look at the gradients; nothing where it fails."""
+    copy = sandbox.fresh()
+    left, changes = GradientsOfBackward(copy), list[bool]()
+    copy.optimizer.register_step_pre_hook(lambda *_: changes.append(next(left.changed(), None) is not None))
+    with user_code():
+        for batch in copy.batches(CALLS):
+            copy.user_step(batch)
+    return StepFacts(left.accumulates, any(changes))

@@ -1,0 +1,93 @@
+"""Failing examples whose validation data look like the training data and are prepared otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits, make_friedman1
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import nbdebug
+from tests.examples import failing_example
+
+CHECK = "split-treated-differently"
+
+
+def images() -> tuple[torch.Tensor, torch.Tensor]:
+    """Digits around 0, and their labels, in random order."""
+    pixels, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    return torch.tensor(pixels[order], dtype=torch.float32).view(-1, 1, 8, 8) / 8 - 1, torch.tensor(labels[order])
+
+
+def trained_on(x: torch.Tensor, y: torch.Tensor, val: Any, model: nn.Module, loss: nn.Module) -> dict[str, Any]:
+    """Put a set-up together."""
+    return {
+        "model": model,
+        "loader": DataLoader(TensorDataset(x, y), 32, shuffle=True),
+        "val_loader": DataLoader(TensorDataset(*val), 64),
+        "loss_fn": loss,
+        "optimizer": torch.optim.Adam(model.parameters(), lr=3e-3),
+    }
+
+
+def convolutions() -> nn.Module:
+    """A small network for digits."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+
+
+@failing_example(CHECK, where="val_loader")
+def one_map_of_names_per_split() -> dict[str, Any]:
+    """Each split numbers its classes in the order in which they occur."""
+    x, y = images()
+    names = {int(name): number for number, name in enumerate(dict.fromkeys(y[1400:].tolist()))}
+    renamed = torch.tensor([names[int(name)] for name in y[1400:]])  # fixed: renamed = y[1400:]
+    return trained_on(x[:1400], y[:1400], (x[1400:], renamed), convolutions(), nn.CrossEntropyLoss())
+
+
+@failing_example(CHECK, where="val_loader")
+def images_read_by_columns() -> dict[str, Any]:
+    """The validation images were stored by columns."""
+    x, y = images()
+    return trained_on(x[:1400], y[:1400], (x[1400:].transpose(2, 3), y[1400:]), convolutions(), nn.CrossEntropyLoss())
+
+
+@failing_example(CHECK, where="val_loader")
+def targets_with_the_sign_of_another_file() -> dict[str, Any]:
+    """The validation file counts losses where the training file counts gains: mean and scale agree."""
+    x, y = make_friedman1(1200, 10, noise=0.3, random_state=0)
+    rows, wanted = torch.tensor((x - 0.5) / 0.29).float(), torch.tensor((y - y.mean()) / y.std()).float()[:, None]
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1))
+    return trained_on(rows[:900], wanted[:900], (rows[900:], -wanted[900:]), model, nn.MSELoss())
+
+
+def alarms(setup: dict[str, Any]) -> list[str]:
+    """Return the places of the alarms of this check."""
+    report = nbdebug.diagnose(**setup, checks=[CHECK], progress=False, effort="thorough")
+    return [finding.where for finding in report.findings if finding.is_alarm]
+
+
+def test_labels_that_are_hard_to_predict_are_no_other_names() -> None:
+    """Wrong labels of half of the validation samples are noise; no names bring the skill back."""
+    x, y = images()
+    noisy = torch.where(torch.arange(397) % 2 == 0, y[1400:], torch.randint(0, 10, (397,)))
+    assert alarms(trained_on(x[:1400], y[:1400], (x[1400:], noisy), convolutions(), nn.CrossEntropyLoss())) == []
+
+
+def test_a_model_that_does_not_learn_says_nothing_about_splits() -> None:
+    x, y = images()
+    shuffled = y[torch.randperm(len(y), generator=torch.Generator().manual_seed(1))]
+    setup = trained_on(x[:1400], shuffled[:1400], (x[1400:], y[1400:]), convolutions(), nn.CrossEntropyLoss())
+    assert alarms(setup) == []
+
+
+def test_overfitting_is_no_other_treatment() -> None:
+    """Few samples, and validation samples of another kind: worse, and not to be brought back."""
+    x, y = images()
+    noise = x[1400:] + 2.0 * torch.randn(397, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert alarms(trained_on(x[:300], y[:300], (noise, y[1400:]), convolutions(), nn.CrossEntropyLoss())) == []
