@@ -194,6 +194,13 @@ def meshes_of_data(module: Any) -> list[Any]:
     return [group.mesh_info.mesh for group in groups if group is not None]
 
 
+def is_sharding_state(name: str, value: Any) -> bool:
+    """Whether an attribute or a hook of a module was put there by torch's sharding."""
+    origin = getattr(value, "__func__", getattr(value, "func", value))
+    module = getattr(origin, "__module__", None) or type(value).__module__
+    return name.startswith("__composable_api") or str(module).startswith("torch.distributed.")
+
+
 def has_arrived(tensor: Any) -> Any:
     """Return what a tensor that waits for other processes holds, once it was used; None before; others as they are."""
     waits = getattr(type(tensor), "trigger_wait", None)

@@ -16,7 +16,7 @@ from nbdebug.errors import Cancelled, NbdebugError
 from nbdebug.evidence.learning_gate import FEWEST_STEPS, PATIENCE, STEPS, LearningGate
 from nbdebug.sandbox import make_sandbox
 
-__all__ = ["in_budget_order", "says_budget", "time_one_step", "trains"]
+__all__ = ["in_budget_order", "probes_behind", "says_budget", "time_one_step", "trains"]
 
 WARM = 1  # steps before the one that is timed: the first one allocates
 
@@ -27,13 +27,13 @@ def in_budget_order(checks: Sequence[str], known: Registry) -> list[str]:
 
 
 def _turn(spec: CheckSpec, known: Registry) -> int:
-    probes = _probes_behind(spec, known)
+    probes = probes_behind(spec, known)
     if any(probe.yields is LearningGate for probe in probes):
         return 2
     return (0 if all(probe.is_quick for probe in probes) else 3) + (spec.basis == "statistic")
 
 
-def _probes_behind(spec: CheckSpec, known: Registry) -> list[ProbeSpec]:
+def probes_behind(spec: CheckSpec, known: Registry) -> list[ProbeSpec]:
     """Return every probe whose evidence a check is judged by, directly or through other evidence."""
     kinds, found = [need.kind for need in spec.needs.values()], dict[type, ProbeSpec]()
     while kinds:
@@ -47,7 +47,7 @@ def _probes_behind(spec: CheckSpec, known: Registry) -> list[ProbeSpec]:
 
 def trains(checks: Iterable[str], known: Registry) -> bool:
     """Whether one of these checks is judged by an experiment that takes longer than some training steps."""
-    return any(not probe.is_quick for check in checks for probe in _probes_behind(known.find(check), known))
+    return any(not probe.is_quick for check in checks for probe in probes_behind(known.find(check), known))
 
 
 def time_one_step(session: Session) -> float:

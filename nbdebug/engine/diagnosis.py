@@ -16,12 +16,14 @@ from nbdebug.engine.decision_tree import checks_for, find_symptom, tree_order
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.root_cause import arbitrate
 from nbdebug.engine.session import Session
+from nbdebug.engine.sharded import without_values
 from nbdebug.engine.source_changes import write_diffs
 from nbdebug.engine.verdicts import settle
 from nbdebug.errors import plainly
 from nbdebug.report import Report
 from nbdebug.report.progress import Shown, progress_bar
 from nbdebug.report.report import environment, now
+from nbdebug.sandbox.stand_in import standing_in
 from nbdebug.setup import Setup
 from nbdebug.setup.batch_layout import unwrap
 from nbdebug.setup.source_locations import places_of
@@ -107,9 +109,11 @@ def diagnose(
         sweep_seconds=sweep_seconds,
     )
     registry.load()  # before the clock starts
+    control = Control(time_limit=limit_for(effort, time_limit), quick=effort == "quick")
+    examined, how = standing_in(setup, control)
     session = Session(
-        setup,
-        control=Control(time_limit=limit_for(effort, time_limit), quick=effort == "quick"),
+        examined,
+        control=control,
         thresholds=thresholds,
         seed=seed,
         symptom=symptom,
@@ -120,11 +124,14 @@ def diagnose(
         wanted = checks_for(session.journal.symptom, session.registry)
     else:
         wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
+    if how:
+        session.journal.note(how)
     with gathering(setup, session.control) as ranks:
+        examined.meeting, examined.meeting_facts = setup.meeting, setup.meeting_facts
         shown = progress if ranks.speaks else False
         started, todo = time.perf_counter(), [check for check in wanted if check not in left_out]
         with progress_bar(session, todo, shown=shown) as say:
-            run_within_budget(session, todo, say)
+            run_within_budget(session, without_values(session, todo), say)
         if tell_apart and effort != "quick" and session.journal.stopped in ("", "out of time"):
             conclude(session, shown=shown)
         else:

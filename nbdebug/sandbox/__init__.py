@@ -210,6 +210,8 @@ class Sandbox:
 def make_sandbox(setup: Setup, control: Control) -> Sandbox:
     """Copy the model, optimizer, scheduler and loss in one go, and say what could not be copied."""
     refuse_leaking(setup)
+    if setup.no_copy:
+        raise NotApplicable(setup.no_copy)
     model = unwrap(setup.model)
     refuse_too_large(model, setup.optimizer)
     functions = [setup.loss_fn, setup.compute_loss, setup.train_step, setup.loss_parts]

@@ -70,6 +70,8 @@ class Setup:
         self.meeting_facts: Any = None
         self.isolation: dict[str, str] = {}  # what was run on a copy, and how that reached the model itself, if it did
         self._reading: Reading | None = None
+        self.stands_for: Setup | None = None  # the setup whose sharded model this one stands in for
+        self.no_copy = ""  # why no copy of the model can be made
         self.is_observed = False  # whether the user's own call of the model was looked at
         self.patches: tuple[Callable[[Any], None], ...] = ()  # what is done to every copy that is made of it
 
@@ -131,7 +133,7 @@ class Setup:
 
     def description(self) -> dict[str, Any]:
         """Say in plain words what is examined, for the head of a report."""
-        model = unwrap(self.model)
+        model = unwrap((self.stands_for or self).model)
         sizes = [p.numel() for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
         loss = self.loss_fn if self.loss_fn is not None else None
         named = (

@@ -71,8 +71,8 @@ def _check_tensors(model: nn.Module) -> None:
         raise _bad(
             "model",
             "it is wrapped in FullyShardedDataParallel, so this process holds only a part of it",
-            "a model with all parameters in this process",
-            "pass the model before it is wrapped",
+            "a model that is sharded by torch.distributed.fsdp.fully_shard, or not at all",
+            "pass the model before it is wrapped, or shard it with fully_shard(model)",
         )
     tensors = (*model.named_parameters(), *model.named_buffers())
     meta = next((name for name, tensor in tensors if tensor.is_meta), None)
