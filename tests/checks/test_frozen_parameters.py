@@ -85,3 +85,28 @@ def test_frozen_embedding_is_a_note() -> None:
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, torch.randint(0, 10, (64,))), 16)
     report = nbdebug.diagnose(model, loader, nn.CrossEntropyLoss(), checks=["frozen-parameters"], progress=False)
     assert [f.severity for f in report.findings] == ["note"]
+
+
+class Places(nn.Module):
+    """A decoder with a fixed table of positions, which its own constructor makes a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.arange(8.0)[None, :, None].sin().expand(1, 8, 16), requires_grad=False)
+        self.mixes = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add the positions."""
+        return self.mixes(x.unflatten(1, (8, 16)) + self.table).flatten(1)
+
+
+def test_fixed_table_of_a_composite_module_is_a_note() -> None:
+    """As in the decoder of a masked autoencoder."""
+    model = nn.Sequential(nn.Linear(64, 128), Places(), nn.ReLU(), nn.Linear(128, 10))
+    assert not [f for f in findings(model) if f.is_alarm]
+
+
+def test_frozen_composite_module_is_found() -> None:
+    """Freezing the module freezes the layers inside as well."""
+    model = nn.Sequential(nn.Linear(64, 128), Places().requires_grad_(False), nn.ReLU(), nn.Linear(128, 10))
+    assert [f.severity for f in findings(model)] == ["suspect"]

@@ -104,3 +104,29 @@ def test_sampling_by_design_is_no_alarm() -> None:
         return output[0].square().mean() + output[1].square().mean()
 
     assert not report({"model": Variational(), "loader": digits(), "loss_fn": loss}).alarms
+
+
+class Bayesian(nn.Module):
+    """A layer whose outputs are drawn, with a learned scale (local reparameterization), or a fixed one."""
+
+    def __init__(self, inputs: int, outputs: int, learned: bool = True) -> None:
+        super().__init__()
+        self.mean, self.learned = nn.Linear(inputs, outputs), learned
+        self.log_scale = nn.Parameter(torch.full((outputs, inputs), -2.0)) if learned else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Draw the outputs."""
+        mean = self.mean(x)
+        if self.log_scale is None:
+            return mean + 0.5 * torch.randn_like(mean)
+        return mean + F.linear(x.square(), self.log_scale.exp().square()).sqrt() * torch.randn_like(mean)
+
+
+def test_noise_of_a_learned_scale_is_no_alarm() -> None:
+    found = report(on_digits(nn.Sequential(Bayesian(64, 32), nn.ReLU(), nn.Linear(32, 10))))
+    assert [f.severity for f in found.findings] == ["note"]
+
+
+def test_noise_of_a_fixed_scale_is_found() -> None:
+    found = report(on_digits(nn.Sequential(Bayesian(64, 32, learned=False), nn.ReLU(), nn.Linear(32, 10))))
+    assert [f.severity for f in found.findings] == ["suspect"]

@@ -153,16 +153,19 @@ table.row("NaN", "bug", FinitePasses(4, forward=NAN))
 table.row("NaN that the loss does not see", "note", FinitePasses(4, quiet=NAN))
 
 
-def noise(changed: float, repeated: float = 0.0, call: RandomCall | None = None, plain: bool = True) -> EvalNoise:
+def noise(
+    changed: float, repeated: float = 0.0, call: RandomCall | None = None, plain: bool = True, learned: bool = False
+) -> EvalNoise:
     """Return how much the outputs change from run to run."""
     calls = (call or RandomCall("dropout", "dropout", "1", True),)
-    return EvalNoise(changed, repeated, "1", "Dropout", calls, plain, "classification")
+    return EvalNoise(changed, repeated, "1", "Dropout", calls, plain, "classification", learned)
 
 
 table = Table("nondeterministic-eval")
 table.row("the same again", "silent", noise(0.0))
 table.row("dropout on purpose", "note", noise(1.0, call=RandomCall("dropout", "dropout", "1", True, "training=True")))
 table.row("noise", "suspect", noise(1.0, call=RandomCall("randn", "normal", "1", True)))
+table.row("a learned scale", "note", noise(1.0, call=RandomCall("randn", "normal", "1", True), learned=True))
 table.row("a model that samples", "note", noise(1.0, call=RandomCall("randn", "normal", "1", True), plain=False))
 table.pair("change", noise, {1.1e-3: "bug", 0.9e-3: "silent"})
 table.pair("noises", lambda times: noise(1e-3 * times, 1e-3), {11.0: "bug", 9.0: "silent"})

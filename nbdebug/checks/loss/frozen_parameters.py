@@ -24,7 +24,8 @@ def frozen_parameters(
     """Parameters are frozen (requires_grad=False) where that is rarely intended.
 
     A frozen backbone under a trained head, frozen embeddings and adapters next to frozen layers are normal in
-    fine-tuning. A single frozen layer between trained ones, a frozen head, or a model that is completely frozen is not.
+    fine-tuning, and so are fixed tables that a module holds beside its trained layers. A single frozen layer between
+    trained ones, a frozen head, or a model that is completely frozen is not.
 
     Why it matters: a frozen layer never learns, and the others have to adapt to what it happens to compute.
 
@@ -42,7 +43,7 @@ def frozen_parameters(
     if not weights:
         raise NotApplicable("no call of a layer with weights was observed")
     fed = [p for p in weights if not p.requires_grad and p.fed_by_trained]
-    between = [p for p in fed if not p.beside_trained]
+    between = [p for p in fed if not p.beside_trained and not _is_constant(p, reach.parameters)]
     if (
         between
         and not _has_adapters(fed, weights, adapter_layers, frozen_share)
@@ -60,6 +61,17 @@ def frozen_parameters(
     share = sum(p.size for p in frozen) / sum(p.size for p in reach.parameters)
     says = f"{len(frozen)} of {len(reach.parameters)} parameters ({share:.0%} of the values) are frozen."
     yield _finding(frozen, "note", frozen[0].owner, says)
+
+
+def _is_constant(parameter: ParameterReach, parameters: Sequence[ParameterReach]) -> bool:
+    """Return whether a composite module holds it beside trained layers, as it does a fixed table of positions.
+
+    Freezing a module by mistake freezes the layers inside as well.
+    """
+    start = "" if parameter.owner == "model" else f"{parameter.owner}."
+    inside = [p.name.removeprefix(start) for p in parameters if p.requires_grad and p.name.startswith(start)]
+    own = parameter.name.removeprefix(start)
+    return "." not in own and any("." in name for name in inside)
 
 
 def _has_adapters(fed: Sequence[ParameterReach], weights: Sequence[ParameterReach], layers: int, share: float) -> bool:

@@ -19,7 +19,9 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.capture import CallStack, first_tensor, tapped
 from nbdebug.experiments.kept_state import from_one_state
+from nbdebug.experiments.learned_noise import is_noise_learned
 from nbdebug.experiments.source_lines import line_now
+from nbdebug.experiments.tape import record
 from nbdebug.experiments.task import task_of
 from nbdebug.experiments.tensor_stats import relative_difference
 from nbdebug.sandbox import Sandbox
@@ -27,6 +29,7 @@ from nbdebug.setup import Batch
 from nbdebug.setup.loss import own_loss
 from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.sample_dataset import seed_all
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["EvalNoise", "RandomCall", "eval_noise", "nondeterministic_eval"]
 
@@ -50,7 +53,8 @@ class RandomCall:
 class EvalNoise:
     """How much the prediction of one batch changes from run to run in eval mode, relative to its spread.
 
-    `changed` is with other random numbers, `repeated` with the same ones. `first` is the first module whose output
+    `changed` is with other random numbers, `repeated` with the same ones. `is_learned` says that the scale of the noise
+    is: some parameters affect the prediction only through products with it. `first` is the first module whose output
     changes although its inputs do not. `plain` says that there is one output, a target and an ordinary loss.
     """
 
@@ -61,6 +65,7 @@ class EvalNoise:
     calls: tuple[RandomCall, ...]
     plain: bool
     task: str
+    is_learned: bool = False
 
 
 _KINDS = {
@@ -97,7 +102,15 @@ def eval_noise(sandbox: Sandbox, trial: TrialRun) -> EvalNoise:
         and own_loss(output) is None
         and batch.has_target,
         task=task_of(output, batch).kind,
+        is_learned=bool(one.random) and _is_learned(sandbox, batch),
     )
+
+
+def _is_learned(sandbox: Sandbox, batch: Batch) -> bool:
+    with user_code(), sandbox.mode(training=False):
+        tape = record(sandbox, batch, step=False, hold_modes=True)
+        return is_noise_learned(tape.recording, tape.prediction.number)
+    return False
 
 
 Call = tuple[str, str, list[torch.Tensor], torch.Tensor]  # path, kind of module, inputs, output
@@ -176,8 +189,8 @@ def nondeterministic_eval(
     """In eval mode the same batch gets a different prediction every time.
 
     nbdebug runs one batch in eval mode with different random seeds and records the random operations. Models that
-    sample by design (variational autoencoders, diffusion, Bayesian weights) get a note only, and so does dropout called
-    with `training=True`, as in Monte Carlo dropout.
+    sample by design (variational autoencoders, diffusion, noise whose scale is learned, as of Bayesian layers) get a
+    note only, and so does dropout called with `training=True`, as in Monte Carlo dropout.
 
     Why it matters: dropout or noise that is meant for training only makes predictions worse and irreproducible. Typical
     causes are `F.dropout(x)` without `training=self.training`, and layers in plain lists that `eval()` does not reach.
@@ -193,7 +206,7 @@ def nondeterministic_eval(
     severity: Severity = "note"
     if "dropout" in kinds:
         severity = "note" if all(_is_intended(call) for call in noise.calls if call.kind == "dropout") else "bug"
-    elif predicts and (masks or not noise.calls):
+    elif predicts and (masks or not noise.calls) and not noise.is_learned:
         severity = "suspect"
     call = next((c for c in noise.calls if c.kind == "dropout"), masks[0] if masks else None)
     named = f" (`{call.name}` is called in `{call.where}`)" if call is not None else ""
