@@ -12,7 +12,8 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.attention import Attention, attentions
+from nbdebug.experiments.attention import BLOCKED, Attention, attentions
+from nbdebug.experiments.locate_module import jittered
 from nbdebug.experiments.padding import Padded, padded_inputs
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
@@ -21,6 +22,8 @@ from nbdebug.setup.user_code import user_code
 __all__ = ["AttentionFacts", "AttentionScores", "attention_scores"]
 
 SAMPLES = 16
+ALIKE = 1e-4  # of the spread of scores; float32 rounding is below
+TOO_FLAT = 1e-6  # a standard deviation of scores below which they are all the same, as with zero weights
 FEW = 4  # keys of a query, below which their scores say nothing about their scale
 
 
@@ -31,7 +34,8 @@ class AttentionFacts:
     `axis` is that of the softmax, from the end, of weights of `shape`; `is_contracted` whether the product with the
     values sums over it, None where that is not seen. `spread` is the median standard deviation of a query's scores, and
     `effective` the share of its keys that it effectively attends to (the exponential of the entropy). `words_seen` and
-    `padding_seen` are the shares of the data and of the padding that queries of the same kind may see.
+    `padding_seen` are the shares of the data and of the padding that queries of the same kind may see. Of several
+    `heads`, `apart` is how far the scores of the most different one are from the first's, relative to their spread.
     """
 
     module: str
@@ -46,6 +50,8 @@ class AttentionFacts:
     words_seen: float | None = None
     padding_seen: float | None = None
     padded: str = ""
+    heads: int = 1
+    apart: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class AttentionScores:
 
     attentions: tuple[AttentionFacts, ...]
     samples: int
+    shaken: tuple[AttentionFacts, ...] = ()  # the same after a small change of all weights, where heads are alike
 
 
 @probe
@@ -69,8 +76,13 @@ def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScore
             step = sandbox.train_step is not None
             recording = run_recorded(sandbox, batch, step=step, hold_modes=True)
             found = [_facts(attention, padded, batch.size) for attention in attentions(recording)]
+            shaken = list[AttentionFacts]()
+            if any(facts.apart is not None and facts.apart < ALIKE for facts in found):
+                jittered(sandbox.model)
+                again = run_recorded(sandbox, batch, step=step, hold_modes=True)
+                shaken = [_facts(attention, padded, batch.size) for attention in attentions(again)]
         if found:
-            return AttentionScores(tuple(found), batch.size)
+            return AttentionScores(tuple(found), batch.size, tuple(shaken))
     raise NotApplicable("no softmax of a product of two values is multiplied with others, so there is no attention")
 
 
@@ -80,7 +92,32 @@ def _facts(attention: Attention, padded: list[Padded], size: int) -> AttentionFa
     return AttentionFacts(
         attention.module, attention.op, attention.shape, attention.axis - len(attention.shape),
         attention.is_contracted, attention.depth, attention.is_scaled, spread, effective, *seen,
+        *_heads(attention, size),
     )  # fmt: skip
+
+
+def _heads(attention: Attention, size: int) -> tuple[int, float | None]:
+    """Return the number of heads, and how far their scores are apart, relative to the spread of a query's scores."""
+    scores = attention.heads if attention.heads is not None else _by_heads(attention, size)
+    if scores is None or scores.shape[1] < 2 or scores.shape[-1] < FEW:
+        return 1, None
+    scores = scores.detach().double()
+    scores = scores.where(torch.isfinite(scores) & (scores > BLOCKED), torch.zeros_like(scores))
+    spread = float(scores.std(-1).median())
+    if spread < TOO_FLAT:
+        return int(scores.shape[1]), None
+    return int(scores.shape[1]), float((scores - scores[:, :1]).abs().amax((0, 2, 3)).max()) / spread
+
+
+def _by_heads(attention: Attention, size: int) -> torch.Tensor | None:
+    """Return scores as (samples, heads, queries, keys), where the axes can be told."""
+    scores = attention.scores
+    if scores is None or attention.axis != scores.dim() - 1:
+        return None
+    if scores.dim() == 4 and scores.shape[0] == size:
+        return scores
+    is_flat = scores.dim() == 3 and scores.shape[0] > size and scores.shape[0] % size == 0
+    return scores.unflatten(0, (size, -1)) if is_flat else None
 
 
 def _scale(attention: Attention) -> tuple[float | None, float | None]:

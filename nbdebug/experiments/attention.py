@@ -12,7 +12,7 @@ from nbdebug.experiments.axes import KEEPS_VALUES, PRODUCTS, contracted, is_cont
 from nbdebug.experiments.tape.ops import Op, Recording, Use
 from nbdebug.experiments.tape.taint import Taint
 
-__all__ = ["Attention", "attentions"]
+__all__ = ["BLOCKED", "Attention", "attentions"]
 
 BLOCKED = -5e3  # scores below are masked: -inf, the least number of a dtype, -1e9, -1e4 and a score
 FUSED = ("scaled_dot_product_attention", "multi_head_attention_forward")
@@ -34,6 +34,7 @@ class Attention:
 
     `allowed` is (samples, queries, keys) or (1, queries, keys); heads are merged. `is_contracted` says whether the
     product with the values sums over the axis of the softmax, `depth` how many features a score is summed over.
+    `heads` are the scores of each head as (samples, heads, queries, keys), where only these can be computed.
     """
 
     module: str
@@ -45,6 +46,7 @@ class Attention:
     is_scaled: bool
     scores: torch.Tensor | None
     allowed: torch.Tensor | None
+    heads: torch.Tensor | None = None
 
 
 def attentions(recording: Recording) -> Iterator[Attention]:
@@ -214,7 +216,22 @@ def _multi_head(recording: Recording, op: Op) -> Attention:
         if padding is not None:
             allowed = allowed & (~padding if padding.dtype == torch.bool else padding > BLOCKED)[:, None]
     shape = tuple(allowed.shape) if allowed is not None else ()
-    return Attention(op.module, op.name, shape, 2, True, None, True, None, allowed)
+    heads = (
+        _projected(op, query, key, _tensor(recording, op.args[5])) if query is not None and key is not None else None
+    )
+    return Attention(op.module, op.name, shape, 2, True, None, True, None, allowed, heads)
+
+
+def _projected(op: Op, query: torch.Tensor, key: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the scores of `nn.MultiheadAttention` without its biases, where queries and keys share their size."""
+    width, heads = query.shape[-1], op.args[4]
+    if weight is None or weight.shape != (3 * width, width) or key.shape[-1] != width or query.dim() != 3:
+        return None
+    parts = (
+        part.detach().transpose(0, 1) @ w.detach().T for part, w in zip((query, key), weight.chunk(3), strict=False)
+    )
+    q, k = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
+    return (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
 
 
 def _tensor(recording: Recording, part: Any) -> torch.Tensor | None:

@@ -7,6 +7,7 @@ from typing import Any
 from nbdebug.checks.loss.loss_depends_on_order import ReorderedLoss
 from nbdebug.checks.loss.loss_terms_reduced_differently import TermScaling, TermScalings
 from nbdebug.checks.loss.loss_unbounded_below import LossRay
+from nbdebug.checks.loss.representation_collapse import CollapseFacts
 from nbdebug.checks.loss.targets_drawn_at_random import TargetOrigin
 from tests.verdicts.table import Table, minimal
 
@@ -63,3 +64,16 @@ table = Table("loss-depends-on-order")
 table.row("the same in any order", "silent", reordered(0.0))
 table.row("labels of neighbors", "suspect", reordered(0.5))
 table.pair("change", reordered, {0.022: "suspect", 0.018: "silent"})
+
+
+def collapse(**facts: Any) -> CollapseFacts:
+    """Return a loss that one row for all brings from 1 to 0, and no other rows lower."""
+    given = {"random": 1.0, "noise": 0.1, "collapsed": 0.0, "lowest": 0.0, "scaled": 20.0, "heads": ("head",), **facts}
+    return minimal(CollapseFacts, **given)
+
+
+table = Table("representation-collapse")
+table.row("one row is best", "suspect", collapse())
+table.row("apart with large outputs", "silent", collapse(scaled=1.0))
+table.pair("noises", lambda times: collapse(noise=1 / times), {4.1: "suspect", 3.9: "silent"})
+table.pair("gained", lambda share: collapse(lowest=-share), {0.009: "suspect", 0.011: "silent"})

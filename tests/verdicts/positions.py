@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.passes.cached_decoding_differs import CachedDecoding
+from nbdebug.checks.passes.masked_model_is_causal import ContextSides
 from nbdebug.checks.passes.visible_tokens_predicted import MaskedTokens
 from nbdebug.evidence.attention_scores import AttentionFacts, AttentionScores
+from nbdebug.evidence.order_response import OrderResponse
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
 from tests.verdicts.table import Table, minimal
 
@@ -101,3 +103,37 @@ table.row("the same", "silent", decoded(1e-6))
 table.row("token by token", "bug", minimal(CachedDecoding, by_token=0.5))
 table.pair("change", decoded, {1.1e-2: "bug", 0.9e-2: "silent"})
 table.pair("noises", lambda times: decoded(0.02 * times, 0.02), {11.0: "bug", 9.0: "silent"})
+
+
+def ordered(**facts: Any) -> OrderResponse:
+    """Return tags that only move with their tokens, which have an order, unless the facts say otherwise."""
+    return minimal(OrderResponse, **{"per_position": True, "context": 0.5, "order": 50.0, "positions": 12, **facts})
+
+
+table = Table("token-order-ignored")
+table.row("moves along", "suspect", ordered())
+table.row("one prediction per sequence", "note", ordered(per_position=False))
+table.pair("moved", lambda change: ordered(moved=change), {0.9e-4: "suspect", 1.1e-4: "silent"})
+table.pair("context", lambda change: ordered(context=change), {1.1e-3: "suspect", 0.9e-3: "silent"})
+table.pair("order", lambda size: ordered(order=size), {6.1: "suspect", 5.9: "silent"})
+table.pair("placed", lambda share: ordered(placed=share), {0.49: "suspect", 0.51: "silent"})
+
+table = Table("masked-model-is-causal")
+table.row("both sides", "silent", minimal(ContextSides, before=0.5, behind=0.5))
+table.pair("before", lambda change: minimal(ContextSides, before=change), {1.1e-3: "suspect", 0.9e-3: "silent"})
+table.pair(
+    "behind", lambda change: minimal(ContextSides, before=0.5, behind=change), {0.9e-6: "suspect", 1.1e-6: "silent"}
+)
+
+
+def heads(apart: float | None, shaken: float | None = None) -> AttentionScores:
+    """Return the scores of four heads, and after a small change of the weights."""
+    again = (minimal(AttentionFacts, heads=4, apart=shaken),) if shaken is not None else ()
+    return AttentionScores((minimal(AttentionFacts, heads=4, apart=apart),), 8, again)
+
+
+table = Table("identical-attention-heads")
+table.row("one head", "not applicable", heads(None))
+table.row("the same weights", "bug", heads(0.0, 0.0))
+table.row("copies at the start", "suspect", heads(0.0, 0.01))
+table.pair("apart", heads, {0.9e-4: "suspect", 1.1e-4: "silent"})

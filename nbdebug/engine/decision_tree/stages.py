@@ -147,6 +147,8 @@ TREE: tuple[Stage, ...] = (
                     "causal-leak",
                     "unshifted-targets",
                     "visible-tokens-predicted",
+                    "token-order-ignored",
+                    "masked-model-is-causal",
                     "inverted-attention-mask",
                     "attention-over-wrong-dim",
                     "cached-decoding-differs",
@@ -193,6 +195,7 @@ TREE: tuple[Stage, ...] = (
                 (
                     "loss-sign-flipped",
                     "loss-unbounded-below",
+                    "representation-collapse",
                     "softmax-over-wrong-dim",
                     "softmax-before-cross-entropy",
                     "probabilities-into-nll",
@@ -240,7 +243,7 @@ TREE: tuple[Stage, ...] = (
                 "Weight initialization",
                 "Are the scale and the symmetry of the initial weights right?",
                 "Identical units get identical gradients, and a wrong scale compounds with every layer.",
-                ("symmetric-initialization", "initialization-off-scale"),
+                ("symmetric-initialization", "identical-attention-heads", "initialization-off-scale"),
             ),
             Step(
                 "signal",
