@@ -88,10 +88,10 @@ def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScore
 
 def _facts(attention: Attention, padded: list[Padded], size: int) -> AttentionFacts:
     spread, effective = _scale(attention)
-    seen = next(_seen(attention, padded, size), (None, None, ""))
+    words, padding, name = next(_seen(attention, padded, size), (None, None, ""))
     return AttentionFacts(
         attention.module, attention.op, attention.shape, attention.axis - len(attention.shape),
-        attention.is_contracted, attention.depth, attention.is_scaled, spread, effective, *seen,
+        attention.is_contracted, attention.depth, attention.is_scaled, spread, effective, words, padding, name,
         *_heads(attention, size),
     )  # fmt: skip
 

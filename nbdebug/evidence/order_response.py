@@ -78,8 +78,9 @@ def _response(sandbox: Sandbox, batch: Batch, tape: Tape, stream: Stream) -> tup
     order = torch.arange(stream.length)
     order[1:-1] = order[1:-1].roll(2)
     own = prediction_of(tape)
-    after = [_predicted(sandbox, one, tape) for one in (batch, _permuted(batch, stream, order), _others(batch, stream))]
-    if any(value is None or value.shape != own.shape for value in after) or float(change_of(own, after[0]).max()) > 0:
+    changed = (batch, _permuted(batch, stream, order), _others(batch, stream))
+    after = [_predicted(sandbox, one, tape) for one in changed]
+    if any(value.shape != own.shape for value in after) or float(change_of(own, after[0]).max()) > 0:
         raise NotApplicable("the prediction is another one in a second run, so nothing can be compared")
     for seen in compared(tape, batch.size):
         if seen.prediction.shape[1] == stream.length:
@@ -109,9 +110,8 @@ def _others(batch: Batch, stream: Stream) -> Batch:
     return exchanged(batch, stream, dict.fromkeys(range(stream.raw.shape[0]), inner))
 
 
-def _predicted(sandbox: Sandbox, batch: Batch, tape: Tape) -> torch.Tensor | None:
-    again = record(sandbox, batch, step=tape.is_step, seed=tape.seed, hold_modes=True)
-    return prediction_of(again) if again.prediction.made_by == tape.prediction.made_by else None
+def _predicted(sandbox: Sandbox, batch: Batch, tape: Tape) -> torch.Tensor:
+    return prediction_of(record(sandbox, batch, step=tape.is_step, seed=tape.seed, hold_modes=True))
 
 
 def _order_of(sandbox: Sandbox, stream: Stream) -> tuple[float, float]:

@@ -216,10 +216,9 @@ def _multi_head(recording: Recording, op: Op) -> Attention:
         if padding is not None:
             allowed = allowed & (~padding if padding.dtype == torch.bool else padding > BLOCKED)[:, None]
     shape = tuple(allowed.shape) if allowed is not None else ()
-    heads = (
-        _projected(op, query, key, _tensor(recording, op.args[5])) if query is not None and key is not None else None
-    )
-    return Attention(op.module, op.name, shape, 2, True, None, True, None, allowed, heads)
+    weight = _tensor(recording, op.args[5]) if query is not None else None
+    scores = _projected(op, query, key, weight) if query is not None and key is not None else None
+    return Attention(op.module, op.name, shape, 2, True, None, True, None, allowed, scores)
 
 
 def _projected(op: Op, query: torch.Tensor, key: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor | None:
@@ -231,7 +230,8 @@ def _projected(op: Op, query: torch.Tensor, key: torch.Tensor, weight: torch.Ten
         part.detach().transpose(0, 1) @ w.detach().T for part, w in zip((query, key), weight.chunk(3), strict=False)
     )
     q, k = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
-    return (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+    scores: torch.Tensor = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+    return scores
 
 
 def _tensor(recording: Recording, part: Any) -> torch.Tensor | None:
