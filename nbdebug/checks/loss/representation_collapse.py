@@ -43,7 +43,7 @@ class CollapseFacts:
 
 @probe
 def collapse_facts(sandbox: Sandbox) -> CollapseFacts:
-    """Exchange what the loss is computed from: random rows, one row for all samples, and rows that a descent finds."""
+    """Exchange the outputs that the loss compares: random rows, one row for all, the best rows found."""
     sandbox.ready_to_train()
     try:
         tape = record(sandbox, sandbox.batch())
