@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("setup",),
     ("distributed",),
     ("sandbox",),
+    ("recorder",),
     ("experiments",),
     ("evidence",),
     ("checks",),

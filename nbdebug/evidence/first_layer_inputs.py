@@ -19,10 +19,11 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.image_layout import PICTURES, ImageLayout, layout_of
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.trace import owned_matrices
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.read_samples import at_random
 from nbdebug.setup.sample_dataset import seed_torch
 from nbdebug.setup.user_code import user_code

@@ -13,10 +13,11 @@ from torch import nn
 from nbdebug.core.registry import probe
 from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.task import Task, chance_loss, task_of
 from nbdebug.experiments.tensor_stats import TensorFacts, facts_of
 from nbdebug.sandbox import Outcome, Sandbox
+from nbdebug.setup.nested import first_tensor
 
 __all__ = ["FirstPass", "LayerFacts", "ParameterFacts", "as_far_as_it_runs", "first_pass", "require_run"]
 

@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.experiments.capture import first_tensor, paths_of, tapped
+from nbdebug.experiments.capture import paths_of, tapped
 from nbdebug.experiments.module_graph import Flow
 from nbdebug.sandbox import Sandbox
-from nbdebug.setup.nested import tensors_in
+from nbdebug.setup.nested import first_tensor, tensors_in
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["LayerCost", "LayerCosts", "layer_costs"]

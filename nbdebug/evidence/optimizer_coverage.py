@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
+from nbdebug.recorder.unoptimized_params import OptimizerCoverage
 from nbdebug.setup import Setup, unwrap
 from nbdebug.setup.object_walk import children_of
 from nbdebug.setup.several import SeveralOptimizers, kind_of_optimizer
 
 __all__ = ["OptimizerCoverage", "optimizer_coverage"]
-
-
-@dataclass(frozen=True)
-class OptimizerCoverage:
-    """Which of the model's trainable parameters the optimizer holds, compared by identity.
-
-    `strays` are the shapes of what it holds that is not of this model; `elsewhere` are parameters that another
-    optimizer, which the user's own functions reach for, holds. `shapes` has the parameters in the order of the model.
-    `all_reached` says that of the missing ones only those are named to which gradients came. `doubled` are the
-    places of those of several optimizers that hold exactly what another one holds.
-    """
-
-    optimizer: str
-    held: tuple[str, ...]
-    missing: tuple[str, ...]
-    shapes: dict[str, tuple[int, ...]]
-    strays: tuple[tuple[int, ...], ...]
-    elsewhere: tuple[str, ...]
-    all_reached: bool = False
-    doubled: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()  # held, and no gradient but zeros ever came, in a training that was watched
-    waiting_zero: tuple[str, ...] = ()  # of these, whose gradient is there and exactly zero
-    waiting_moved: tuple[str, ...] = ()  # of these, that something else moves
 
 
 @probe

@@ -12,10 +12,11 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.tensor_stats import relative_difference
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.sample_dataset import seed_all
 from nbdebug.setup.user_code import required_user_code, user_code
 

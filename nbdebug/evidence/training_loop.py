@@ -18,8 +18,8 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.gradient_state import held_by
-from nbdebug.experiments.nested_optimizer_steps import is_inner_step
 from nbdebug.experiments.reached_parts import reached_parts
+from nbdebug.recorder.nested_steps import is_inner_step
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import tensors_in

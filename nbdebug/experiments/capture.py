@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.setup.nested import tensors_in
-
-__all__ = ["CallStack", "Given", "first_tensor", "paths_of", "tapped"]
+__all__ = ["CallStack", "Given", "paths_of", "tapped"]
 
 OnCall = Callable[[str, nn.Module, Any, Any], Any]
 
@@ -41,11 +39,6 @@ def _given(args: Any, kwargs: dict[str, Any]) -> Given:
 def paths_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return every module by its path; the root is called `model`."""
     return {path or "model": module for path, module in model.named_modules()}
-
-
-def first_tensor(value: Any) -> torch.Tensor | None:
-    """Return the first tensor of a nest, which is the main one by custom."""
-    return next(iter(tensors_in(value)), None)
 
 
 @contextmanager

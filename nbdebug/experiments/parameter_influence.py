@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.sample_dataset import seed_torch
 
 __all__ = ["altered", "changes_its_layer", "influence_of"]

@@ -19,8 +19,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from nbdebug.core.torch_compat import backward_id
 from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
-from nbdebug.experiments.nested_optimizer_steps import is_inner_step
 from nbdebug.experiments.reached_parts import Reached
+from nbdebug.recorder.nested_steps import is_inner_step
 
 __all__ = ["Clip", "Followed", "StepLog", "Steps"]
 

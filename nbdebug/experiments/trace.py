@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
-from nbdebug.setup.nested import tensors_in
+from nbdebug.setup.nested import first_tensor, tensors_in
 
 __all__ = ["Call", "Trace", "owned_matrices", "traced", "weighted_calls"]
 

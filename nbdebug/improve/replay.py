@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.experiments.capture import first_tensor
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["Call", "Replay", "replayed"]

@@ -15,6 +15,7 @@ __all__ = [
     "Path",
     "at",
     "children",
+    "first_tensor",
     "leaves",
     "map_leaves",
     "map_tensors",
@@ -143,6 +144,11 @@ def tensors_in(*values: Any) -> list[torch.Tensor]:
     for value in values:
         map_tensors(note, value)
     return found
+
+
+def first_tensor(value: Any) -> torch.Tensor | None:
+    """Return the first tensor of a nest, which is the main one by custom."""
+    return next(iter(tensors_in(value)), None)
 
 
 def at(value: Any, path: Path) -> Any:

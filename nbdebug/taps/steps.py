@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbdebug.core.torch_compat import backward_id, is_without_values
-from nbdebug.watch.hooks import is_traced
+from nbdebug.recorder.hooks import is_traced
 
 __all__ = ["Letters", "Moment", "Steps", "is_no_real_pass", "is_recomputing"]
 

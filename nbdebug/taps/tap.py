@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from nbdebug.errors import BadInput, plainly
-from nbdebug.experiments.capture import first_tensor
 from nbdebug.experiments.inert_hooks import LiveHook
 from nbdebug.experiments.source_lines import line_now
 from nbdebug.experiments.tensor_stats import facts_of
+from nbdebug.setup.nested import first_tensor
 from nbdebug.taps.arguments import Of, checked_tap, predicate, whole_number
 from nbdebug.taps.expectations import Expectation, ExpectationFailed, expectations, one_answer
 from nbdebug.taps.gradients import GradientHooks

@@ -13,8 +13,9 @@ from nbdebug.charts import HistogramGrid
 from nbdebug.charts.draw import as_png
 from nbdebug.errors import NotApplicable, plainly
 from nbdebug.evidence.activation_histograms import ActivationLook, Histogram, LayerLook
-from nbdebug.evidence.recording import LayerSeries, OctaveHistory, Recording
+from nbdebug.evidence.recording import Recording
 from nbdebug.experiments.tensor_stats import TensorFacts
+from nbdebug.recorder.series import LayerSeries, OctaveHistory
 from nbdebug.views import page
 from nbdebug.views.asking import gathered, recorded
 from nbdebug.views.view import View

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.evidence.recording import Series
+from nbdebug.recorder.series import Series
 from nbdebug.views import page
 
 __all__ = ["curve_data", "thinned"]

@@ -16,7 +16,8 @@ import torch
 
 from nbdebug.distributed.pieces import piece_of, pieces_in
 from nbdebug.distributed.rank_facts import RankFacts
-from nbdebug.evidence.recording import ParameterSeries, Recording, Series
+from nbdebug.evidence.recording import Recording
+from nbdebug.recorder.series import ParameterSeries, Series
 
 __all__ = ["FINAL", "RUNNING", "joined", "packed", "waited_everywhere"]
 

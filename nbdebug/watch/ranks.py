@@ -14,8 +14,8 @@ from nbdebug.distributed.pieces import data_share
 from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.evidence.recorded.values import firsts_of
 from nbdebug.evidence.recording import Recording
+from nbdebug.recorder.recorder import Recorder
 from nbdebug.watch.joining import FINAL, RUNNING, joined, packed, waited_everywhere
-from nbdebug.watch.recorder import Recorder
 from nbdebug.watch.snapshot import snapshot
 
 __all__ = ["RankWatch"]

@@ -17,16 +17,8 @@ import numpy as np
 from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.errors import BadInput
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
-from nbdebug.evidence.recording import (
-    BatchTally,
-    LayerSeries,
-    OctaveHistory,
-    ParameterSeries,
-    Recording,
-    Series,
-    SilentUnits,
-    StepTally,
-)
+from nbdebug.evidence.recording import Recording, StepTally
+from nbdebug.recorder.series import BatchTally, LayerSeries, OctaveHistory, ParameterSeries, Series, SilentUnits
 
 __all__ = ["SCHEMA", "TREE", "load"]
 

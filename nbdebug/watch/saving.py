@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbdebug.errors import BadInput
-from nbdebug.evidence.recording import Recording, Series
+from nbdebug.evidence.recording import Recording
+from nbdebug.recorder.series import Series
 from nbdebug.watch.reading import SCHEMA, TREE, load
 
 if TYPE_CHECKING:

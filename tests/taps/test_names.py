@@ -11,7 +11,7 @@ import torch
 from torch import distributed, nn
 
 import nbdebug
-from nbdebug.watch.targets import target_of
+from nbdebug.recorder.targets import target_of
 
 
 class Causal(nn.Module):

@@ -12,8 +12,9 @@ import torch
 
 import nbdebug
 from nbdebug.core.registry import registry
-from nbdebug.evidence.recording import Recording, Series
+from nbdebug.evidence.recording import Recording
 from nbdebug.integrations.lab.following import Follower, _health
+from nbdebug.recorder.series import Series
 from nbdebug.views.curve_data import thinned
 from tests.watch.runs import mlp, train
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from nbdebug.watch.memory import Memory
-from nbdebug.watch.sampling import Gather
-from nbdebug.watch.weights import WeightViews
+from nbdebug.recorder.memory import Memory
+from nbdebug.recorder.sampling import Gather
+from nbdebug.recorder.weights import WeightViews
 from tests.watch.runs import mlp, watched
 
 

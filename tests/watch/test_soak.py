@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.watch.recorder import Recorder
-from nbdebug.watch.sample import Sample
-from nbdebug.watch.targets import target_of
+from nbdebug.recorder.recorder import Recorder
+from nbdebug.recorder.sample import Sample
+from nbdebug.recorder.targets import target_of
 from tests.watch.runs import mlp, train
 
 METRICS = 20

@@ -17,8 +17,9 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import builds_on
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.nested import first_tensor
 
 __all__ = ["SharedLayer", "SharedLayers", "layers_share_weights", "shared_layers"]
 

@@ -13,9 +13,10 @@ from torch import nn
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
-from nbdebug.experiments.capture import first_tensor, paths_of, tapped
+from nbdebug.experiments.capture import paths_of, tapped
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Setup
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["NormFacts", "Norms", "batchnorm_misused", "norm_layers"]

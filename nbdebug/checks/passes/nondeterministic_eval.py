@@ -17,7 +17,7 @@ from nbdebug.core.torch_compat import TorchDispatchMode
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import CallStack, first_tensor, tapped
+from nbdebug.experiments.capture import CallStack, tapped
 from nbdebug.experiments.kept_state import from_one_state
 from nbdebug.experiments.learned_noise import is_noise_learned
 from nbdebug.experiments.source_lines import line_now
@@ -27,7 +27,7 @@ from nbdebug.experiments.tensor_stats import relative_difference
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import own_loss
-from nbdebug.setup.nested import tensors_in
+from nbdebug.setup.nested import first_tensor, tensors_in
 from nbdebug.setup.sample_dataset import seed_all
 from nbdebug.setup.user_code import user_code
 

@@ -18,9 +18,10 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import FirstPass, require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.capture import first_tensor, tapped
+from nbdebug.experiments.capture import tapped
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["ModeGap", "mode_gap", "train_eval_gap"]

@@ -9,8 +9,9 @@ import numpy as np
 
 from nbdebug.core.registry import recorded
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence.recording import LayerSeries, Recording, Series, SilentUnits
+from nbdebug.evidence.recording import Recording
 from nbdebug.evidence.unit_activity import UnitActivity, UnitFacts
+from nbdebug.recorder.series import LayerSeries, Series, SilentUnits
 
 __all__ = [
     "FirstBadValue",

@@ -11,8 +11,9 @@ from nbdebug.core.registry import recorded
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.gradient_flow import GradientFlow, LayerFlow, trend_of
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach
-from nbdebug.evidence.recording import ParameterSeries, Recording, Series
+from nbdebug.evidence.recording import Recording
 from nbdebug.evidence.short_run import UpdateRatios
+from nbdebug.recorder.series import ParameterSeries, Series
 
 __all__ = [
     "WeightGrowth",

@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import RUN_BACKWARD, backward_id, current_transform, gradient_hooks, hook_gradient
-from nbdebug.watch.hooks import QuietHook, is_traced, scaler_of_step
-from nbdebug.watch.rates import read_rate
+from nbdebug.recorder.hooks import QuietHook, is_traced, scaler_of_step
+from nbdebug.recorder.rates import read_rate
 
 if TYPE_CHECKING:
-    from nbdebug.watch.recorder import Recorder
+    from nbdebug.recorder.recorder import Recorder
 
 __all__ = ["Lane", "Noted"]
 

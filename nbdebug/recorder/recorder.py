@@ -10,18 +10,18 @@ from typing import Any
 
 from nbdebug.core.torch_compat import backward_id
 from nbdebug.distributed.pieces import kind_of, piece_of
-from nbdebug.watch.budget import Budget, is_common
-from nbdebug.watch.fast_path import Lane
-from nbdebug.watch.followed import Followed
-from nbdebug.watch.guarded import Guarded
-from nbdebug.watch.passes import RARELY, Passes
-from nbdebug.watch.rates import Rates
-from nbdebug.watch.sample import LayerName, ParameterName, Sample
-from nbdebug.watch.steps import Steps
-from nbdebug.watch.store import Store
-from nbdebug.watch.targets import Target
-from nbdebug.watch.units import Units
-from nbdebug.watch.unoptimized_params import Absent
+from nbdebug.recorder.budget import Budget, is_common
+from nbdebug.recorder.fast_path import Lane
+from nbdebug.recorder.followed import Followed
+from nbdebug.recorder.guarded import Guarded
+from nbdebug.recorder.passes import RARELY, Passes
+from nbdebug.recorder.rates import Rates
+from nbdebug.recorder.sample import LayerName, ParameterName, Sample
+from nbdebug.recorder.steps import Steps
+from nbdebug.recorder.store import Store
+from nbdebug.recorder.targets import Target
+from nbdebug.recorder.units import Units
+from nbdebug.recorder.unoptimized_params import Absent
 
 __all__ = ["Recorder"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.watch.norms import Norms
-from nbdebug.watch.sampling import Block
+from nbdebug.recorder.norms import Norms
+from nbdebug.recorder.sampling import Block
 
 __all__ = ["NO_SCALE", "LayerName", "ParameterName", "Sample", "as_number"]
 

@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nbdebug.evidence.recording import LayerSeries, ParameterSeries, Series
-from nbdebug.watch.history import Track, Waterfall, capacity_for
-from nbdebug.watch.norms import together
-from nbdebug.watch.reducing import BUCKETS, STATISTICS, change_of, infinite, octave_counts, squares_of, statistics_of
-from nbdebug.watch.sample import NO_SCALE, LayerName, ParameterName, Sample, as_number
-from nbdebug.watch.sampling import Block
+from nbdebug.recorder.history import Track, Waterfall, capacity_for
+from nbdebug.recorder.norms import together
+from nbdebug.recorder.reducing import BUCKETS, STATISTICS, change_of, infinite, octave_counts, squares_of, statistics_of
+from nbdebug.recorder.sample import NO_SCALE, LayerName, ParameterName, Sample, as_number
+from nbdebug.recorder.sampling import Block
+from nbdebug.recorder.series import LayerSeries, ParameterSeries, Series
 
 __all__ = ["OutputTable", "Table", "WeightTable"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.evidence.recording import BatchTally
+from nbdebug.recorder.series import BatchTally
 from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.tensor_memory import array_of
 

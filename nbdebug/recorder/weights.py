@@ -10,7 +10,7 @@ import torch
 
 from nbdebug.core.torch_compat import write_count
 from nbdebug.distributed.pieces import is_piece, piece_of
-from nbdebug.watch.sampling import (
+from nbdebug.recorder.sampling import (
     PHASES,
     SURELY,
     VERIFIED,

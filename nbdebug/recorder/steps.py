@@ -12,13 +12,13 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.core.torch_compat import loss_scale
-from nbdebug.experiments.nested_optimizer_steps import is_inner_step
-from nbdebug.watch.followed import Followed, about_equal, are_same, heads, is_clear, marks
-from nbdebug.watch.hooks import is_in_step, scaler_of_step
-from nbdebug.watch.passes import Passes
-from nbdebug.watch.sample import NO_SCALE, Sample
-from nbdebug.watch.sampling import SURELY, VERIFIED
-from nbdebug.watch.weights import WeightViews
+from nbdebug.recorder.followed import Followed, about_equal, are_same, heads, is_clear, marks
+from nbdebug.recorder.hooks import is_in_step, scaler_of_step
+from nbdebug.recorder.nested_steps import is_inner_step
+from nbdebug.recorder.passes import Passes
+from nbdebug.recorder.sample import NO_SCALE, Sample
+from nbdebug.recorder.sampling import SURELY, VERIFIED
+from nbdebug.recorder.weights import WeightViews
 
 __all__ = ["Steps"]
 

@@ -11,7 +11,7 @@ import torch
 
 from nbdebug.core.torch_compat import foreach_norm
 from nbdebug.distributed.pieces import is_piece, pieces_of
-from nbdebug.watch.memory import Memory
+from nbdebug.recorder.memory import Memory
 
 __all__ = ["Gradients", "Norms", "norms_of", "together"]
 

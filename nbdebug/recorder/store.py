@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import torch
 
-from nbdebug.evidence.recording import Series
-from nbdebug.watch.history import Track
-from nbdebug.watch.sample import LayerName, ParameterName, Sample, as_number
-from nbdebug.watch.tables import OutputTable, WeightTable
+from nbdebug.recorder.history import Track
+from nbdebug.recorder.sample import LayerName, ParameterName, Sample, as_number
+from nbdebug.recorder.series import Series
+from nbdebug.recorder.tables import OutputTable, WeightTable
 
 __all__ = ["MOST_NAMES", "Store", "series_of"]
 

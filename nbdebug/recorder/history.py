@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nbdebug.evidence.recording import OctaveHistory, Series
-from nbdebug.watch.buckets import Level, folded
-from nbdebug.watch.single import as_single
+from nbdebug.recorder.buckets import Level, folded
+from nbdebug.recorder.series import OctaveHistory, Series
+from nbdebug.recorder.single import as_single
 
 __all__ = ["Track", "Waterfall", "capacity_for"]
 

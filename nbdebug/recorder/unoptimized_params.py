@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from nbdebug.distributed.pieces import is_piece, is_sum_pending, piece_of
-from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
-from nbdebug.watch.weights import ORDINARY
+from nbdebug.recorder.weights import ORDINARY
 
 if TYPE_CHECKING:
-    from nbdebug.watch.steps import Steps
+    from nbdebug.recorder.steps import Steps
 
-__all__ = ["Absent"]
+__all__ = ["Absent", "OptimizerCoverage"]
 
 FIRST = 16  # parameters of whose values some are remembered from the beginning
 HEAD = 64  # values of a parameter that are remembered: a step moves them all
+
+
+@dataclass(frozen=True)
+class OptimizerCoverage:
+    """Which of the model's trainable parameters the optimizer holds, compared by identity.
+
+    `strays` are the shapes of what it holds that is not of this model; `elsewhere` are parameters that another
+    optimizer, which the user's own functions reach for, holds. `shapes` has the parameters in the order of the model.
+    `all_reached` says that of the missing ones only those are named to which gradients came. `doubled` are the
+    places of those of several optimizers that hold exactly what another one holds.
+    """
+
+    optimizer: str
+    held: tuple[str, ...]
+    missing: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    strays: tuple[tuple[int, ...], ...]
+    elsewhere: tuple[str, ...]
+    all_reached: bool = False
+    doubled: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()  # held, and no gradient but zeros ever came, in a training that was watched
+    waiting_zero: tuple[str, ...] = ()  # of these, whose gradient is there and exactly zero
+    waiting_moved: tuple[str, ...] = ()  # of these, that something else moves
 
 
 class Absent:

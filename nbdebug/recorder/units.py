@@ -18,10 +18,10 @@ from torch import nn
 
 from nbdebug.core.torch_compat import Convolution, RunningNorm, own_parameters
 from nbdebug.distributed.pieces import is_piece
-from nbdebug.evidence.recording import SilentUnits
-from nbdebug.experiments.capture import first_tensor
-from nbdebug.watch.hooks import LayerHook
-from nbdebug.watch.sampling import is_plain, sample_at_once
+from nbdebug.recorder.hooks import LayerHook
+from nbdebug.recorder.sampling import is_plain, sample_at_once
+from nbdebug.recorder.series import SilentUnits
+from nbdebug.setup.nested import first_tensor
 
 __all__ = ["Units"]
 

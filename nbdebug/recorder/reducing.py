@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from nbdebug.evidence.recording import OCTAVES
+from nbdebug.recorder.series import OCTAVES
 
 __all__ = ["BUCKETS", "STATISTICS", "change_of", "infinite", "octave_counts", "squares_of", "statistics_of"]
 

@@ -15,10 +15,10 @@ import torch
 
 from nbdebug.core.torch_compat import has_arrived, is_transformed_tensor, write_count
 from nbdebug.distributed.pieces import is_sum_pending, piece_of
-from nbdebug.experiments.capture import first_tensor
+from nbdebug.recorder.memory import Memory
+from nbdebug.recorder.single import as_single
+from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.tensor_memory import array_of
-from nbdebug.watch.memory import Memory
-from nbdebug.watch.single import as_single
 
 __all__ = [
     "PHASES",

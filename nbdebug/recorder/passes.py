@@ -11,11 +11,11 @@ from torch import nn
 
 from nbdebug.core.torch_compat import at_end_of_backward, backward_id, current_transform, hook_gradient
 from nbdebug.distributed.pieces import is_sharded, whole_of
+from nbdebug.recorder.batches import Batches
+from nbdebug.recorder.graphs import GraphToken
+from nbdebug.recorder.hooks import MOST_CALLS, LayerHook, backward_origin, sealed
+from nbdebug.recorder.sampling import Block, Gather, sample_at_once
 from nbdebug.setup.nested import tensors_in
-from nbdebug.watch.batches import Batches
-from nbdebug.watch.graphs import GraphToken
-from nbdebug.watch.hooks import MOST_CALLS, LayerHook, backward_origin, sealed
-from nbdebug.watch.sampling import Block, Gather, sample_at_once
 
 __all__ = ["Passes"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from nbdebug.watch.steps import Steps
-from nbdebug.watch.store import Store
+from nbdebug.recorder.steps import Steps
+from nbdebug.recorder.store import Store
 
 __all__ = ["Rates", "read_rate"]
 

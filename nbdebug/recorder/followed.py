@@ -10,9 +10,9 @@ import torch
 
 from nbdebug.core.torch_compat import write_count
 from nbdebug.distributed.pieces import piece_of, pieces_of
-from nbdebug.watch.norms import Gradients, Norms
-from nbdebug.watch.sample import Sample
-from nbdebug.watch.weights import WeightViews
+from nbdebug.recorder.norms import Gradients, Norms
+from nbdebug.recorder.sample import Sample
+from nbdebug.recorder.weights import WeightViews
 
 __all__ = ["Followed", "about_equal", "are_same", "heads", "is_clear", "marks"]
 

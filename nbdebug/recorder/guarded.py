@@ -6,10 +6,10 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from nbdebug.watch.hooks import QuietHook, is_compiling
+from nbdebug.recorder.hooks import QuietHook, is_compiling
 
 if TYPE_CHECKING:
-    from nbdebug.watch.recorder import Recorder
+    from nbdebug.recorder.recorder import Recorder
 
 __all__ = ["Guarded"]
 
