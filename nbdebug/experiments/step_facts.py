@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from nbdebug.experiments.gradient_state import has_values, held_by
+from nbdebug.recorder.step_hooks import hook_gradient
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.user_code import user_code
 
@@ -33,14 +35,10 @@ class GradientsOfBackward:
         self.accumulates = False
         self._held = [p for p in held_by(sandbox.optimizer) if p.requires_grad and p.is_leaf]
         for parameter in self._held:
-            parameter.register_hook(self._seen(parameter))
-            parameter.register_post_accumulate_grad_hook(self._keep)
+            hook_gradient(parameter, partial(self._look, parameter), partial(self._keep, parameter))
 
-    def _seen(self, parameter: torch.Tensor) -> Any:
-        def look(gradient: torch.Tensor) -> None:
-            self.accumulates = self.accumulates or has_values(parameter.grad)
-
-        return look
+    def _look(self, parameter: torch.Tensor) -> None:
+        self.accumulates = self.accumulates or has_values(parameter.grad)
 
     def _keep(self, parameter: torch.Tensor) -> None:
         if parameter.grad is not None and not parameter.grad.is_sparse:

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.core.torch_compat import backward_id
 from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
 from nbdebug.experiments.reached_parts import Reached
-from nbdebug.recorder.nested_steps import is_inner_step
+from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
 
 __all__ = ["Clip", "Followed", "StepLog", "Steps"]
 
@@ -109,10 +108,7 @@ class StepLog:
     @contextmanager
     def following(self) -> Iterator[StepLog]:
         """Follow the gradients and steps inside the block."""
-        handles = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        ]
+        handles = hook_outer_steps(self._before_step, self._after_step)
         for followed in self.parameters.values():
             handles += self._hooks(followed)
         profiled, backward = sys.getprofile() is None, torch.autograd.backward
@@ -153,20 +149,11 @@ class StepLog:
 
     def _hooks(self, followed: Followed) -> list[Any]:
         tensor, cleared = followed.tensor, [True]
-        if not (tensor.is_floating_point() or tensor.is_complex()):
-            return []
-        asks = tensor.requires_grad
-        tensor.requires_grad_(True)  # hooks can be registered on such only
 
-        def arrives(gradient: torch.Tensor) -> None:
+        def arrives() -> None:
             cleared[0] = tensor.grad is None or not has_values(tensor.grad)
 
-        def accumulated(_: torch.Tensor) -> None:
-            self._accumulated(followed, cleared[0])
-
-        handles = [tensor.register_hook(arrives), tensor.register_post_accumulate_grad_hook(accumulated)]
-        tensor.requires_grad_(asks)
-        return handles
+        return hook_gradient(tensor, arrives, lambda: self._accumulated(followed, cleared[0]))
 
     def _accumulated(self, followed: Followed, cleared: bool) -> None:
         number = backward_id()
@@ -183,9 +170,7 @@ class StepLog:
             if followed.came_in != self.call:
                 followed.came_in, followed.came = self.call, followed.came + 1
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() != self._thread or is_inner_step(optimizer):
-            return
+    def _before_step(self, optimizer: Any) -> None:
         steps = self.steps.setdefault(id(optimizer), Steps(optimizer))
         steps.count += 1
         steps.calls.add(self.call)
@@ -226,9 +211,7 @@ class StepLog:
             steps.divided = steps.divided or any(self.divided[n] for n in same)
         self._consumed.setdefault(own, set()).update(number for f in live for number in f.made_of)
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() != self._thread or is_inner_step(optimizer):
-            return
+    def _after_step(self, optimizer: Any) -> None:
         self._unscaled = False
         self.after_step.update({id(p): p.detach().clone() for p in held_by(optimizer) if id(p) in self.watched})
         moved = kept = 0

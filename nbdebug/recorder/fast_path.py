@@ -1,4 +1,4 @@
-"""The short way through an ordinary step at which nothing is due.
+"""The fast path through an ordinary step at which nothing is due.
 
 Between two layers of a training everything of Python is out of the cache, so that a hook costs by the code and the
 objects that it touches, not by what it computes. Most steps are alike: one pass of one model, one loss, one backward
@@ -24,16 +24,16 @@ from nbdebug.recorder.rates import read_rate
 if TYPE_CHECKING:
     from nbdebug.recorder.recorder import Recorder
 
-__all__ = ["Lane", "Noted"]
+__all__ = ["FastPath", "Noted"]
 
-# How far a step is that goes the short way; CLOSED is one that goes the long way.
+# How far a step is that goes the fast path; CLOSED is one that goes the slow path.
 CLOSED, READY, FORWARD, AWAITED, BACKWARD, STEP = range(6)
 FEW, NEAR = 8, 5  # groups of parameters, and frames within which a GradScaler is looked for
 Noted: TypeAlias = tuple[float, float, float, float, float, list[float]]  # loss, times of a step, learning rates
 _TENSOR, _is_grad_enabled, _is_transformed = torch.Tensor, torch.is_grad_enabled, current_transform
 
 
-class Lane:
+class FastPath:
     """What was noted of the step that is being made, and of those before it. It opens after a step that fitted."""
 
     __slots__ = (
@@ -101,7 +101,7 @@ class Lane:
         self.passes.done += [self.older, self.hooks]
 
     def leave(self) -> None:
-        """Let the step go the long way from here on; whatever goes wrong in that does not reach the training."""
+        """Let the step go the slow path from here on; whatever goes wrong in that does not reach the training."""
         try:
             self._hand_over()
         except Exception as error:
@@ -122,13 +122,13 @@ class Lane:
 
 
 class _Turn(QuietHook):
-    """A hook of the lane; `act` is the one of the long way."""
+    """A hook of the path; `act` is the one of the slow path."""
 
-    __slots__ = ("lane",)
+    __slots__ = ("path",)
 
-    def __init__(self, lane: Lane, act: Callable[..., Any]) -> None:
+    def __init__(self, path: FastPath, act: Callable[..., Any]) -> None:
         super().__init__(act)
-        self.lane = lane
+        self.path = path
 
 
 class _Before(_Turn):
@@ -137,15 +137,15 @@ class _Before(_Turn):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        lane = self.lane
+        path = self.path
         if is_traced():
             return
-        if lane.stage:
-            if lane.stage == READY and module.training and _is_grad_enabled() and _is_transformed() is None:
-                lane.stage, lane.began = FORWARD, perf_counter()
+        if path.stage:
+            if path.stage == READY and module.training and _is_grad_enabled() and _is_transformed() is None:
+                path.stage, path.began = FORWARD, perf_counter()
                 return
-            if lane.stage > READY or _is_grad_enabled():
-                lane.leave()
+            if path.stage > READY or _is_grad_enabled():
+                path.leave()
         self.act(module, args, kwargs)
 
 
@@ -155,18 +155,18 @@ class _After(_Turn):
     __slots__ = ()
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        lane = self.lane
-        if lane.stage == FORWARD and type(output) is _TENSOR:
+        path = self.path
+        if path.stage == FORWARD and type(output) is _TENSOR:
             now, node = perf_counter(), output.grad_fn
             if node is not None and gradient_hooks(output) is None:
-                lane.older.pop(lane.key, None)
-                lane.older = lane.hooks
-                lane.hooks = hook_gradient(output, node)
-                lane.hooks[lane.key] = lane.on_begin
-                lane.stage, lane.ended = AWAITED, now
+                path.older.pop(path.key, None)
+                path.older = path.hooks
+                path.hooks = hook_gradient(output, node)
+                path.hooks[path.key] = path.on_begin
+                path.stage, path.ended = AWAITED, now
                 return
-        if lane.stage > READY:
-            lane.leave()
+        if path.stage > READY:
+            path.leave()
         self.act(module, args, output)
 
 
@@ -176,8 +176,8 @@ class _Begin(_Turn):
     __slots__ = ()
 
     def __call__(self, gradient: Any) -> None:
-        lane = self.lane
-        if lane.stage == AWAITED:
+        path = self.path
+        if path.stage == AWAITED:
             try:
                 frame = sys._getframe(1)
             except ValueError:  # on a thread of the engine nothing is further out
@@ -187,11 +187,11 @@ class _Begin(_Turn):
                 outputs, named = held.get("t_outputs", ()), held.get("kwargs", {})
                 is_one = len(outputs) == 1 and type(loss := outputs[0]) is _TENSOR and loss.numel() == 1
                 if is_one and loss.is_cpu and named.get("accumulate_grad"):
-                    lane.loss, lane.task = loss.item(), backward_id()
-                    lane.stage, lane.backward = BACKWARD, perf_counter()
+                    path.loss, path.task = loss.item(), backward_id()
+                    path.stage, path.backward = BACKWARD, perf_counter()
                     return
-        if lane.stage:
-            lane.leave()
+        if path.stage:
+            path.leave()
         self.act(gradient)
 
 
@@ -201,13 +201,13 @@ class _StepBefore(_Turn):
     __slots__ = ()
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        lane = self.lane
-        is_plain = lane.stage == BACKWARD and optimizer is lane.optimizer and len(args) == 1 and not kwargs
+        path = self.path
+        is_plain = path.stage == BACKWARD and optimizer is path.optimizer and len(args) == 1 and not kwargs
         if is_plain and scaler_of_step(NEAR) is None:
-            lane.stage, lane.step = STEP, perf_counter()
+            path.stage, path.step = STEP, perf_counter()
             return
-        if lane.stage:
-            lane.leave()
+        if path.stage:
+            path.leave()
         self.act(optimizer, args, kwargs)
 
 
@@ -217,19 +217,19 @@ class _StepAfter(_Turn):
     __slots__ = ()
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        lane = self.lane
-        if lane.stage == STEP and optimizer is lane.optimizer:
-            now, passes, rates = perf_counter(), lane.passes, []
+        path = self.path
+        if path.stage == STEP and optimizer is path.optimizer:
+            now, passes, rates = perf_counter(), path.passes, []
             for group in optimizer.param_groups:  # a comprehension is one more frame
                 rate = group.get("lr", math.nan)
                 rates.append(rate if type(rate) is float else read_rate(rate))
-            began, ended, step = lane.began, lane.ended, lane.step
-            lane.noted.append((lane.loss, began - passes.mark, ended - began, step - lane.backward, now - step, rates))
-            passes.mark, lane.stage = now, READY
-            lane.left -= 1
-            if not lane.left or now > lane.until:
-                lane.recorder.passed()
+            began, ended, step = path.began, path.ended, path.step
+            path.noted.append((path.loss, began - passes.mark, ended - began, step - path.backward, now - step, rates))
+            passes.mark, path.stage = now, READY
+            path.left -= 1
+            if not path.left or now > path.until:
+                path.recorder.passed()
             return
-        if lane.stage > READY:
-            lane.leave()
+        if path.stage > READY:
+            path.leave()
         self.act(optimizer, args, kwargs)

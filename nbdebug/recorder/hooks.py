@@ -24,7 +24,7 @@ __all__ = [
     "sealed",
 ]
 
-HOOK_DEPTH = 4  # frames out from `backward_origin`: the hook, its guard, the short way, and what called that
+HOOK_DEPTH = 4  # frames out from `backward_origin`: the hook, its guard, the fast path, and what called that
 MOST_CALLS = 8  # of one module in one pass that are looked at: a recurrent cell may be called a thousand times
 _TENSOR = torch.Tensor
 _OPTIMIZERS = torch.optim.Optimizer.profile_hook_step.__code__.co_filename  # where a step goes through its hooks

@@ -11,7 +11,7 @@ from typing import Any
 from nbdebug.core.torch_compat import backward_id
 from nbdebug.distributed.pieces import kind_of, piece_of
 from nbdebug.recorder.budget import Budget, is_common
-from nbdebug.recorder.fast_path import Lane
+from nbdebug.recorder.fast_path import FastPath
 from nbdebug.recorder.followed import Followed
 from nbdebug.recorder.guarded import Guarded
 from nbdebug.recorder.passes import RARELY, Passes
@@ -21,7 +21,7 @@ from nbdebug.recorder.steps import Steps
 from nbdebug.recorder.store import Store
 from nbdebug.recorder.targets import Target
 from nbdebug.recorder.units import Units
-from nbdebug.recorder.unoptimized_params import Absent
+from nbdebug.recorder.unoptimized_params import UnoptimizedParams
 
 __all__ = ["Recorder"]
 
@@ -46,8 +46,8 @@ class Recorder:
         self.steps = Steps(places, self.passes, self._guarded, self._stepped)
         for name, optimizer in (target.optimizers or {}).items():
             self.steps.follow(name, optimizer)
-        self.rates, self.lane = Rates(self.steps, self.store), Lane(self)
-        self.absent = Absent(target.parameters, self.steps)
+        self.rates, self.fast_path = Rates(self.steps, self.store), FastPath(self)
+        self.unoptimized = UnoptimizedParams(target.parameters, self.steps)
         self.units = Units(self.passes.hooks, [path for path, _ in target.layers], self.passes.gather.wanted)
         self.is_running = self.has_loose_ends = False
         self.failure = ""
@@ -79,14 +79,14 @@ class Recorder:
         self.is_running, self._since = True, perf_counter()
         self.passes.mark = self._settled = self._since
         self.passes.due = self._is_due(self.steps.step)
-        self.absent.look()
+        self.unoptimized.look()
         self.passes.attach(self._roots)
         optimizers = self.target.optimizers
         self.steps.attach(None if optimizers is None else list(optimizers.values()))
 
     def stop(self) -> None:
         """Take every hook off and write down what is pending; harmless when it is done twice."""
-        self.lane.leave()
+        self.fast_path.leave()
         self.detach()
         if self.is_running:
             self.is_running = False
@@ -106,7 +106,7 @@ class Recorder:
         """Switch off for good, and say so once; the training goes on."""
         self.failure = f"The recorder failed and is disabled: {type(error).__name__}: {error}"
         self.is_running = False
-        self.lane.close()
+        self.fast_path.close()
         self.detach()
         error.__traceback__ = None
         warnings.warn(f"nbdebug.watch: {self.failure}. Your training continues.", RuntimeWarning, stacklevel=3)
@@ -142,26 +142,26 @@ class Recorder:
             self._look_deeper()
         self.steps.step += 1
         if passes.looks:
-            self.absent.look()
+            self.unoptimized.look()
         if sample is None:
-            self.lane.judge()
+            self.fast_path.judge()
         passes.reset()
         self._busy += forward + backward + seconds if forward else 0.0
         self._settle(is_measured=sample is not None)
 
     def collect(self) -> None:
         """Take in the ordinary steps that were only noted so far."""
-        lane, store, steps = self.lane, self.store, self.steps
+        fast_path, store, steps = self.fast_path, self.store, self.steps
         with store.lock:
-            while lane.noted:  # one by one, so that an interrupt in the middle loses none
-                loss, data, forward, backward, seconds, rates = lane.noted[0]
+            while fast_path.noted:  # one by one, so that an interrupt in the middle loses none
+                loss, data, forward, backward, seconds, rates = fast_path.noted[0]
                 self.rates.note(rates)
                 store.rows.append((steps.step, loss, data, forward, backward, seconds, True, self.passes.graphs[0]))
                 self._busy += forward + backward + seconds
                 self.passes.training_passes += 1
                 self.passes.backwards += 1
                 steps.count_one()
-                del lane.noted[0]
+                del fast_path.noted[0]
 
     def passed(self) -> None:
         """Take stock after some ordinary steps."""
@@ -192,7 +192,7 @@ class Recorder:
 
     def look_inside(self) -> None:
         """Take the passes of every layer for those of the model, which is not called as a whole."""
-        self.lane.leave()
+        self.fast_path.leave()
         self._roots = [module for _, module in self.target.layers]
         if self.is_running:
             self.passes.attach(self._roots)
@@ -221,7 +221,7 @@ class Recorder:
         self.weight = 1 if due or self.passes.is_early else RARELY if self.passes.looks else 0
         free = int(min(free, max(self._surely - step, 1) if self.budget.every is None else -step % self.budget.every))
         pause = self._wait - self._waited
-        self.lane.open(0 if due else free, now + (pause if 0 < pause < HEARD / 2 else HEARD / 2))
+        self.fast_path.open(0 if due else free, now + (pause if 0 < pause < HEARD / 2 else HEARD / 2))
 
     def _is_due(self, step: int) -> bool:
         """Whether the layers are measured at this step."""
@@ -248,12 +248,12 @@ class Recorder:
     @property
     def step(self) -> int:
         """How many steps were made."""
-        return self.steps.step + len(self.lane.noted)
+        return self.steps.step + len(self.fast_path.noted)
 
     @property
     def is_in_step(self) -> bool:
         """Whether there was a forward pass since the last step."""
-        return bool(self.passes.passes) or self.lane.is_taken
+        return bool(self.passes.passes) or self.fast_path.is_taken
 
     # --- what it costs ----------------------------------------------------------------------------------------
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nbdebug.core.torch_compat import loss_scale
 from nbdebug.recorder.followed import Followed, about_equal, are_same, heads, is_clear, marks
 from nbdebug.recorder.hooks import is_in_step, scaler_of_step
-from nbdebug.recorder.nested_steps import is_inner_step
 from nbdebug.recorder.passes import Passes
 from nbdebug.recorder.sample import NO_SCALE, Sample
 from nbdebug.recorder.sampling import SURELY, VERIFIED
+from nbdebug.recorder.step_hooks import hook_steps, is_inner_step
 from nbdebug.recorder.weights import WeightViews
 
 __all__ = ["Steps"]
@@ -70,12 +69,7 @@ class Steps:
 
     def attach(self, optimizers: Sequence[torch.optim.Optimizer] | None) -> None:
         """Hook these optimizers, or, for None, every one that steps and holds a parameter of the model."""
-        if optimizers is None:
-            self._handles.append(register_optimizer_step_pre_hook(self.on_before))
-            self._handles.append(register_optimizer_step_post_hook(self.on_after))
-        for optimizer in optimizers or ():
-            self._handles.append(optimizer.register_step_pre_hook(self.on_before))
-            self._handles.append(optimizer.register_step_post_hook(self.on_after))
+        self._handles += hook_steps(self.on_before, self.on_after, optimizers)
 
     def detach(self) -> bool:
         """Take every hook off, harmless when it is done twice; False where that has to wait for the end of a step.
@@ -254,7 +248,7 @@ class Steps:
         if one.has_closure:
             self._judge(one)
         one.steps += 1
-        if self.passes.is_early_at(self.step + 1):  # a later one may go the short way, which compares nothing
+        if self.passes.is_early_at(self.step + 1):  # a later one may go the fast path, which compares nothing
             one.left_at = heads(one.probes)
         self._unused, self._in_step, self._lost_now = 0, False, 0
         one.backwards, one.cleared, one.raw = 0, False, None

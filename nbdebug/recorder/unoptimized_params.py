@@ -13,7 +13,7 @@ from nbdebug.recorder.weights import ORDINARY
 if TYPE_CHECKING:
     from nbdebug.recorder.steps import Steps
 
-__all__ = ["Absent", "OptimizerCoverage"]
+__all__ = ["OptimizerCoverage", "UnoptimizedParams"]
 
 FIRST = 16  # parameters of whose values some are remembered from the beginning
 HEAD = 64  # values of a parameter that are remembered: a step moves them all
@@ -42,7 +42,7 @@ class OptimizerCoverage:
     waiting_moved: tuple[str, ...] = ()  # of these, that something else moves
 
 
-class Absent:
+class UnoptimizedParams:
     """The parameters that no optimizer holds which is followed: whether gradients came to them, and whether they moved.
 
     Another optimizer, unknown here, may train them; parameters that changed are not reported.

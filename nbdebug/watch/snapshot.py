@@ -43,7 +43,7 @@ def snapshot(recorder: Recorder, *, layers: bool = True) -> Recording:
             seconds=recorder.elapsed,
             device=recorder.target.device,
             unseen=_unseen(recorder),
-            coverage=recorder.absent.coverage(),
+            coverage=recorder.unoptimized.coverage(),
             silent=recorder.units.found(),
         )
 
@@ -58,7 +58,7 @@ def _tally(recorder: Recorder) -> StepTally:
         evaluation_passes=passes.evaluation_passes,
         backwards=passes.backwards,
         backwards_per_step=tuple(sorted(steps.per_step.items())),
-        backwards_since_step=passes.step_backwards + recorder.lane.has_backward,
+        backwards_since_step=passes.step_backwards + recorder.fast_path.has_backward,
         backwards_discarded=steps.discarded,
         steps_without_backward=steps.without_backward,
         steps_without_gradient=steps.without_gradient,
@@ -82,7 +82,7 @@ def _tally(recorder: Recorder) -> StepTally:
 
 def _unseen(recorder: Recorder) -> tuple[str, ...]:
     notes = [*recorder.target.unseen, *([recorder.failure] if recorder.failure else [])]
-    if not recorder.steps.step and recorder.passes.backwards and recorder.absent.has_moved():
+    if not recorder.steps.step and recorder.passes.backwards and recorder.unoptimized.has_moved():
         notes.append(
             "The weights changed all the same: something else trains them. nbdebug.watch(model), without an optimizer, "
             "follows every one that steps."

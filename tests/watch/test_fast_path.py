@@ -1,4 +1,4 @@
-"""The short way through ordinary steps: what is recorded is what the long way records, whatever the loop does."""
+"""The fast path through ordinary steps: what is recorded is what the slow path records, whatever the loop does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 
 import nbdebug
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.fast_path import CLOSED, Lane
+from nbdebug.recorder.fast_path import CLOSED, FastPath
 from nbdebug.watch import Live
 from tests.watch.runs import batch, mlp, train
 
@@ -250,19 +250,19 @@ LOOPS: tuple[Loop, ...] = (
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the short way open after the first steps."""
+    """Let the fast path open after the first steps."""
     monkeypatch.setattr("nbdebug.recorder.passes.ALL_AT_FIRST", 2)
 
 
 def recorded(loop: Loop, *, watched_all: bool = False) -> tuple[Recording, list[int]]:
-    """Record a loop, and give also how far the short way was after each step of the optimizer."""
+    """Record a loop, and give also how far the fast path was after each step of the optimizer."""
     model = mlp()
     optimizer = torch.optim.SGD(
         [{"params": model[:2].parameters()}, {"params": model[2:].parameters(), "lr": 0.02}], 0.05
     )
     with nbdebug.watch(model, None if watched_all else optimizer, every=10**9) as live:
         stages: list[int] = []
-        optimizer.register_step_post_hook(lambda *_: stages.append(live._recorder.lane.stage))
+        optimizer.register_step_post_hook(lambda *_: stages.append(live._recorder.fast_path.stage))
         loop(model, optimizer, live)
         assert live.step == live.recording().steps
     assert not live._recorder.failure
@@ -275,7 +275,7 @@ def recorded(loop: Loop, *, watched_all: bool = False) -> tuple[Recording, list[
 def test_the_same_is_recorded(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     short, stages = recorded(loop)
     assert sum(stage != CLOSED for stage in stages) > STEPS // 8
-    monkeypatch.setattr(Lane, "open", lambda self, steps, until: None)
+    monkeypatch.setattr(FastPath, "open", lambda self, steps, until: None)
     long, closed = recorded(loop)
     assert set(closed) == {CLOSED}
     assert short.tally == long.tally and short.batches == long.batches
