@@ -35,7 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("evidence",),
     ("checks",),
     ("engine.decision_tree", "engine.ranking", "engine.explanation"),
-    ("engine.session",),
+    ("engine.probe_runner", "engine.session"),
     ("report",),
     ("fixes",),
     ("engine",),

@@ -4,53 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
-from nbdebug.core.control import OUT_OF_TIME, Control
-from nbdebug.core.finding import Finding, LeftOut, Result, Status
-from nbdebug.core.journal import Event, Journal, Stopped
+from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding, Result
+from nbdebug.core.journal import Event, Stopped
 from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.engine.decision_tree import checked_answer, checked_answers, find_symptom
+from nbdebug.engine.probe_runner import Missing, ProbeRunner, not_tried
 from nbdebug.errors import (
     BadInput,
     Cancelled,
-    CopyNotIsolated,
-    ModelTooLarge,
-    NbdebugError,
     NotApplicable,
     OutOfTime,
-    SandboxRefused,
     described,
 )
 from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.observe_call import observed_reading
-from nbdebug.sandbox import Sandbox, guarded, interrupts_held, make_sandbox
-from nbdebug.sandbox.isolation import refuse_leaking
+from nbdebug.sandbox import Sandbox, interrupts_held
 from nbdebug.sandbox.state_snapshot import Witness
-from nbdebug.setup import Reading, Setup
-from nbdebug.setup.user_code import raised_by_user
+from nbdebug.setup import Setup
 
 __all__ = ["Missing", "Session", "not_tried"]
 
-T = TypeVar("T")
 UNTRIED = ("quick", "time", "memory")
 RACE_SHARE = 0.35  # of the budget: kept for the differential diagnosis, once it is known that the training fails
 
 
-@dataclass(frozen=True)
-class Missing:
-    """Why some evidence could not be had: kept, so that every check that needs it says the same."""
-
-    status: Status
-    reason: str
-    left_out: LeftOut = ""
-    allowance: int = 0  # of which budget it did not fit into the rest; the next one begins anew
-
-
-class Session:
+class Session(ProbeRunner):
     """One subject under examination: its evidence so far, its journal, and the thresholds in force."""
 
     def __init__(
@@ -64,24 +45,17 @@ class Session:
         symptom: str | None = None,
         answers: Mapping[str, Any] | None = None,
     ) -> None:
-        self.setup = setup
+        super().__init__(setup, control or Control(), seed)
         self.registry = known.load()
-        self.control = control or Control()
-        self.journal = Journal()
         if symptom is not None:
             self.complain(symptom)
         for question, value in checked_answers(answers).items():
             self.journal.answer(question, value)
-        self.control.on_progress = self._tell_progress
-        self.seed = seed
         self.thresholds: dict[str, dict[str, Any]] = {}
         for check, values in (thresholds or {}).items():
             self.set_thresholds(check, **values)
-        self.timings: dict[str, float] = {}
         self._evidence: dict[type, Any] = {}
-        self._running = ""
         self._only_known = False  # the time is over: what is known already is judged, and nothing is tried
-        self._witness: Witness | None = None  # of this run; it serves on as long as nothing is touched
 
     def set_thresholds(self, check: str, **values: Any) -> None:
         """Judge a check by other numbers from now on; a name that it does not have is refused."""
@@ -123,7 +97,7 @@ class Session:
                     self._run_next(left[0])
                     left.pop(0)
         except (KeyboardInterrupt, Cancelled) as stop:
-            kind = _what_stopped(stop)
+            kind: Stopped = "interrupted" if isinstance(stop, KeyboardInterrupt) else "cancelled"
             reason = str(stop) or kind
             for check in left:
                 self.journal.write(Result(check, "skipped", reason=reason, left_out="stopped"))
@@ -179,9 +153,6 @@ class Session:
         """Drop evidence, because what it was measured on has changed."""
         for kind in list(self._evidence) if kinds is None else kinds:
             self._evidence.pop(kind, None)
-
-    def _tell_progress(self, fraction: float, text: str) -> None:
-        self.journal.tell(Event("progress", self._running, fraction, text))
 
     def _judge(self, spec: CheckSpec) -> Result:
         arguments: dict[str, Any] = {}
@@ -243,47 +214,7 @@ class Session:
             needs[name] = self._supply(need)
             if isinstance(needs[name], Missing):
                 return needs[name]
-        self._observe()
-        try:
-            return self._under_guard(spec.name, spec.title, lambda: self._run_probe(spec, needs))
-        except NotApplicable as why:
-            return Missing("skipped", str(why))
-        except (CopyNotIsolated, ModelTooLarge) as refused:
-            self.journal.note(f"{refused} What needs no copy was judged all the same.")
-            is_large = isinstance(refused, ModelTooLarge)
-            return Missing("skipped", str(refused).splitlines()[0], "memory" if is_large else "")
-        except (Cancelled, BadInput, SandboxRefused):
-            raise
-        except OutOfTime as why:
-            if self.control.is_over:
-                raise
-            said = "" if str(why) == OUT_OF_TIME else f": {why}"
-            return Missing("skipped", not_tried(self.control) + said, "time", self.control.allowances)
-        except Exception as error:
-            if any(isinstance(known, TrialRun) and known.has_met(error) for known in needs.values()):
-                return Missing("skipped", "a later batch fails in the same way; see forward-fails")
-            if raised_by_user(error):
-                return Missing("skipped", f"your program does not run in this experiment: {described(error)}")
-            return Missing("crashed", f"the probe {spec.name} failed: {described(error)}")
-
-    def _observe(self) -> None:
-        """Look once how the user's own code reads a batch, where there is such code."""
-        setup = self.setup
-        if setup.is_observed or (setup.compute_loss is None and setup.train_step is None):
-            return
-        setup.is_observed = True
-        with suppress(NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
-            reading = self._under_guard("batch_layout", "Reading the batch as your code does", self._observed)
-            if reading is not None:
-                setup.read_as(reading)
-
-    def _observed(self) -> Reading | None:
-        sandbox = make_sandbox(self.setup, self.control)
-        return observed_reading(sandbox, sandbox.batch())
-
-    def experiment(self, name: str, title: str, function: Callable[[], T]) -> T:
-        """Run an experiment that is no probe under the same guard; nothing of the user's is changed by it."""
-        return self._under_guard(name, title, function)
+        return self.run_probe(spec, needs)
 
     def known(self, kind: type) -> Any:
         """Return evidence that was gathered already, or None."""
@@ -299,50 +230,6 @@ class Session:
         """Keep what an experiment that is no probe found, as evidence of its own type."""
         self._evidence[type(found)] = found
 
-    def _under_guard(self, name: str, title: str, function: Callable[[], T]) -> T:
-        self._running = name
-        self.journal.tell(Event("probe-started", name, text=title))
-        started, live = time.perf_counter(), self.setup.live_parts()
-        witness = self._witness or Witness(*live)
-        try:
-            return guarded(function, live, self.control, seed=self.seed, witness=witness)
-        finally:
-            self._tell_touched(name, witness)
-            seconds = time.perf_counter() - started
-            self.timings[name] = self.timings.get(name, 0.0) + seconds
-            self.journal.tell(Event("probe-finished", name, 1.0, text=title))
-
-    def _tell_touched(self, name: str, witness: Witness) -> None:
-        """Say loudly that something of the user's is not as it was, because experiments must never do that."""
-        touched = witness.touched()
-        if touched:
-            self._witness = None  # what is as it was left is seen anew
-            self.journal.note(
-                f"ATTENTION: your objects were modified while the probe {name} ran: {'; '.join(touched[:5])}. "
-                "Your own code reached them from the copy, or modified them at the same time in another thread."
-            )
-
-    def _tell_notes(self, sandbox: Sandbox) -> None:
-        for note in sandbox.notes:
-            self.journal.note(note)
-
-    def _run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
-        for name, need in spec.needs.items():
-            if need.kind is Control:
-                needs[name] = self.control
-            elif need.kind is Sandbox:
-                needs[name] = make_sandbox(self.setup, self.control)
-                self._tell_notes(needs[name])
-        try:
-            with self.control.share(spec.share):
-                return spec.function(**needs)
-        finally:
-            for made in needs.values():
-                if isinstance(made, Sandbox):
-                    self._tell_notes(made)  # what its first pass showed
-            if any(need.kind is Sandbox for need in spec.needs.values()) and not self.control.interrupted.is_set():
-                refuse_leaking(self.setup)  # whatever the probe made of a run that was ended
-
 
 def _signed(finding: Any, spec: CheckSpec) -> Finding:
     if not isinstance(finding, Finding):
@@ -356,15 +243,6 @@ def _signed(finding: Any, spec: CheckSpec) -> Finding:
         is_contradiction=stands,
         explains=tuple(dict.fromkeys((*finding.explains, *spec.explains))),
     )
-
-
-def _what_stopped(stop: BaseException) -> Stopped:
-    return "interrupted" if isinstance(stop, KeyboardInterrupt) else "cancelled"
-
-
-def not_tried(control: Control) -> str:
-    """Return why something was left out for want of time."""
-    return f"not tried: time limit of {control.budget:.3g} s"
 
 
 def _has_failed(gate: LearningGate | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
 from nbdebug.errors import BadInput, NbdebugError, NotApplicable
 from nbdebug.experiments.capture import CallStack, Given, tapped
+from nbdebug.experiments.infer_layout import layout_of
 from nbdebug.experiments.inplace_changes import find_mutation, held_graphs
 from nbdebug.experiments.locate_module import place_at, record
 from nbdebug.experiments.sample_exchange import runs, several_batches
@@ -23,7 +24,7 @@ from nbdebug.experiments.tape import compares_with_batch
 from nbdebug.experiments.torch_error_patterns import mishap_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
-from nbdebug.setup.batch_layout import describe
+from nbdebug.setup.batch_layout import BatchLayout, describe
 from nbdebug.setup.nested import tensors_in
 from nbdebug.setup.user_code import user_code
 
@@ -53,6 +54,7 @@ class TrialRun:
     misread: bool = False  # the model was called in another way than it wants, which may be our reading of the batch
     later: TrialRun | None = None
     kind: str = ""  # which of torch's kinds of errors this is: shape, dtype, device, label …
+    layout: BatchLayout | None = None  # None where nothing ran
     advice: tuple[tuple[str, str], ...] = ()  # what to do about that kind, with the code to write
 
     @property
@@ -89,8 +91,11 @@ def trial_run(sandbox: Sandbox, control: Control) -> TrialRun:
     if not compares_with_batch(sandbox, batches[0]):
         raise NotApplicable("your train_step compares outputs with constants or noise alone; pass compute_loss=")
     later = failed if failed is not None else _attempt(sandbox, batches[0], 0, training=False)
-    sandbox.setup.whole_batches = _takes_whole_batches_only(sandbox, batches[0])
-    return TrialRun("", batch=describe(batches[0].reading), later=later)
+    layout = BatchLayout(batches[0].size)
+    with user_code(passing=()):  # nested and sparse tensors refuse some of the questions
+        layout = layout_of(sandbox, batches[0])
+    layout = replace(layout, whole=_takes_whole_batches_only(sandbox, batches[0]))
+    return TrialRun("", batch=describe(batches[0].reading), later=later, layout=layout)
 
 
 def _takes_whole_batches_only(sandbox: Sandbox, batch: Batch) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from nbdebug.errors import NotApplicable
+from nbdebug.experiments.infer_layout import layout_of
 from nbdebug.sandbox import Sandbox
-from nbdebug.setup import Batch, Setup
+from nbdebug.setup import Batch
+from nbdebug.setup.batch_layout import BatchLayout
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["Samples", "runnable", "runs", "samples_of", "several_batches"]
@@ -21,12 +23,20 @@ DRAWING = 0.2  # of the time that is left, for drawing the others
 
 @dataclass(frozen=True)
 class Samples:
-    """A batch with the dimension and the number of its samples; `sure` is whether the loader says so itself."""
+    """A batch with the layout of its samples."""
 
     batch: Batch
-    axis: int
-    count: int
-    sure: bool
+    layout: BatchLayout
+
+    @property
+    def axis(self) -> int:
+        """The dimension of the samples."""
+        return self.layout.axis
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return self.layout.size
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether this tensor has the samples' dimension."""
@@ -65,7 +75,7 @@ class Samples:
         """Return the first so many samples; all of them where they do not come first or cannot be cut."""
         if self.axis != 0 or count >= self.count or self.batch.whole:
             return self
-        return replace(self, batch=self.batch.head(count), count=count)
+        return Samples(self.batch.head(count), replace(self.layout, size=count))
 
     @property
     def lengths(self) -> set[int]:
@@ -102,91 +112,7 @@ def several_batches(sandbox: Sandbox, most: int) -> list[Batch]:
 def samples_of(sandbox: Sandbox, batch: Batch | None = None) -> Samples:
     """Say where the samples of the first batch are, or that its rows are no samples."""
     batch = batch if batch is not None else sandbox.batch()
-    tensors = [t for t in batch.inputs.values() if t.dim() > 0]
-    if not tensors:
-        raise NotApplicable("the inputs contain no tensor with a batch dimension")
-    if batch.joined_by:
-        raise NotApplicable(f"samples are packed along dim 0, and {batch.joined_by[0]} assigns the parts to samples")
-    drawn = _drawn_by_loader(sandbox.setup)
-    if drawn is not None and batch.size != min(drawn, batch.size) and batch.size % drawn:
-        return _time_first(batch, tensors, drawn)
-    if drawn is not None:
-        return _counted(sandbox.setup, batch, tensors, drawn)
-    _refuse_graphs(sandbox, batch)
-    target = batch.target if batch.has_target else None
-    if isinstance(target, torch.Tensor) and target.dim() > 0 and target.shape[0] != tensors[0].shape[0]:
-        first = int(target.shape[0])
-        if all(t.dim() > 1 and t.shape[1] == first for t in tensors):
-            return Samples(batch, 1, first, False)
-    if not isinstance(target, torch.Tensor) or target.dim() < 2 or target.shape[:2] != tensors[0].shape[:2]:
-        return Samples(batch, 0, batch.size, True)
-    time = _shifted_axis(tensors[0], target)
-    if time == 0:
-        return Samples(batch, 1, int(tensors[0].shape[1]), True)
-    return Samples(batch, 0, batch.size, time == 1)
-
-
-def _shifted_axis(tensor: torch.Tensor, target: torch.Tensor) -> int | None:
-    """Return the dimension along which the target is the next step of the input, which is time then."""
-    for axis in (1, 0):
-        length = tensor.shape[axis]
-        if tensor.shape == target.shape and length > 3:
-            same = tensor.narrow(axis, 1, length - 1) == target.narrow(axis, 0, length - 1)
-            if float(same.double().mean()) > 0.9:
-                return axis
-    return None
-
-
-def _drawn_by_loader(setup: Setup) -> int | None:
-    """Return the number of samples that the loader puts into its first batch, where it says so."""
-    size = getattr(setup.feed.loader, "batch_size", None)
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        return None
-    return min(size, setup.feed.total) if setup.feed.total else size
-
-
-def _counted(setup: Setup, batch: Batch, tensors: list[torch.Tensor], drawn: int) -> Samples:
-    first = [t for t in tensors if t.shape[0] == drawn]
-    second = [t for t in tensors if t.dim() > 1 and t.shape[1] == drawn]
-    if first and len(second) == len(tensors) and _collates_second(setup):
-        return Samples(batch, 1, drawn, True)
-    if first:
-        return Samples(batch, 0, drawn, True)
-    return _time_first(batch, tensors, drawn) if second else Samples(batch, 0, batch.size, False)
-
-
-def _time_first(batch: Batch, tensors: list[torch.Tensor], drawn: int) -> Samples:
-    if all(t.dim() > 1 and t.shape[1] == drawn for t in tensors):
-        return Samples(batch, 1, drawn, True)
-    raise NotApplicable(
-        f"the loader draws {drawn} samples, but the inputs have {batch.size} rows: a row is not a sample"
-    )
-
-
-def _collates_second(setup: Setup) -> bool:
-    """Ask the loader's own collate, with two samples, whether it puts them into the second dimension."""
-    dataset = setup.feed.dataset
-    with user_code(passing=()):
-        pair = setup.wrap(setup.feed.collate([dataset[0], dataset[1]]))
-        tensors = [t for t in pair.inputs.values() if t.dim() > 1]
-        return bool(tensors) and all(t.shape[1] == 2 and t.shape[0] != 2 for t in tensors)
-    return False
-
-
-def _refuse_graphs(sandbox: Sandbox, batch: Batch) -> None:
-    """Refuse a batch whose rows are nodes of a graph, because they are meant to talk to each other."""
-    inputs, rows = list(batch.inputs.values()), batch.size
-    held: list[Any] = [*inputs[1:], *sandbox.model.buffers()]
-    held += [value for module in sandbox.model.modules() for value in vars(module).values()]
-    for tensor in held:
-        if isinstance(tensor, torch.Tensor) and _joins_rows(tensor, rows):
-            raise NotApplicable("the rows of the batch are nodes of one graph, so they are not independent samples")
-
-
-def _joins_rows(tensor: torch.Tensor, rows: int) -> bool:
-    if tensor.layout is not torch.strided:
-        return True
-    if tensor.dim() != 2:
-        return False
-    edges = tensor.shape[0] == 2 and tensor.dtype == torch.int64 and rows != 2
-    return edges or tuple(tensor.shape) == (rows, rows)
+    layout = layout_of(sandbox, batch)
+    if layout.refused:
+        raise NotApplicable(layout.refused)
+    return Samples(batch, layout)

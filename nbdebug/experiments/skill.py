@@ -12,12 +12,12 @@ from typing import Literal
 import torch
 
 from nbdebug.errors import Cancelled, OutOfTime
+from nbdebug.experiments.decoded_outputs import decoded
 from nbdebug.experiments.learning_curve import Fit
 from nbdebug.experiments.tape import fit_on_tape
-from nbdebug.experiments.target_shift import paired_with_targets
-from nbdebug.experiments.task import class_dim, task_of
+from nbdebug.experiments.task import class_dim
 from nbdebug.experiments.train_briefly import fit_asked_for
-from nbdebug.sandbox import Outcome, Sandbox
+from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
 __all__ = ["Metric", "Pairs", "metric_of", "predictions_of", "skill_of"]
@@ -95,47 +95,12 @@ def predictions_of(sandbox: Sandbox, batches: Sequence[Batch], *, training: bool
     with sandbox.mode(training):
         for batch in batches:
             outcome = sandbox.run(batch.clone())
-            kind, pair = _answered(sandbox, outcome, batch)
+            kind, pair = decoded(sandbox, outcome, batch)
             if pair is None:
                 return None
             kinds.add(kind)
             pairs.append(pair)
     return (kinds.pop(), pairs) if len(kinds) == 1 and pairs else None
-
-
-def _answered(sandbox: Sandbox, outcome: Outcome, batch: Batch) -> tuple[str, tuple[torch.Tensor, torch.Tensor] | None]:
-    """Return predicted and true classes, or predicted and true numbers, of one batch."""
-    predicted, target = outcome.predicted, batch.target
-    if predicted is None or not isinstance(target, torch.Tensor) or not bool(torch.isfinite(predicted).all()):
-        return "", None
-    task = task_of(outcome.output, batch)
-    if task.kind == "classification":
-        return "classes", _classes(sandbox, batch, predicted, target)
-    if task.kind in ("binary", "multilabel"):
-        edge = 0.5 if task.scale == "probabilities" else 0.0
-        return "classes", ((predicted.reshape(target.shape) > edge).long().flatten(), (target > 0.5).long().flatten())
-    if task.kind in ("regression", "reconstruction") and predicted.numel() == target.numel():
-        return "numbers", (_rows(predicted), _rows(target))
-    return "", None
-
-
-def _classes(
-    sandbox: Sandbox, batch: Batch, predicted: torch.Tensor, target: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    dim = class_dim(predicted, target)
-    if dim is None:
-        return None
-    if target.shape == predicted.shape:
-        scores, wanted = predicted.movedim(dim, -1), target.argmax(dim)
-    else:
-        scores, wanted = paired_with_targets(sandbox, batch, predicted, target, dim)
-    counted = wanted >= 0  # negative ids are ignored by custom
-    return scores.argmax(-1)[counted], wanted[counted].long()
-
-
-def _rows(values: torch.Tensor) -> torch.Tensor:
-    real = torch.view_as_real(values) if values.is_complex() else values
-    return real.double().reshape(len(values), -1) if values.dim() else real.double().reshape(1, 1)
 
 
 def _right(pairs: Pairs) -> Fit | None:

@@ -9,9 +9,8 @@ from itertools import pairwise
 import torch
 
 from nbdebug.experiments.achievable_loss import asks_for_labels, share_of_possible
+from nbdebug.experiments.decoded_outputs import decoded
 from nbdebug.experiments.learning_curve import Curve, Fit, accuracy, explained_variance
-from nbdebug.experiments.target_shift import paired_with_targets
-from nbdebug.experiments.task import class_dim, task_of
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.sandbox.schedules import rates_now
 from nbdebug.setup import Batch
@@ -161,29 +160,9 @@ def _in_units_of_targets(sandbox: Sandbox, outcome: Outcome, batch: Batch) -> bo
 
 
 def _fit(sandbox: Sandbox, outcome: Outcome, batch: Batch) -> Fit | None:
-    predicted, target = outcome.predicted, batch.target
-    if predicted is None or not isinstance(target, torch.Tensor) or not bool(torch.isfinite(predicted).all()):
+    kind, pair = decoded(sandbox, outcome, batch)
+    if pair is None or not len(pair[1]):
         return None
-    task = task_of(outcome.output, batch)
-    if task.kind == "classification":
-        return _accuracy(sandbox, batch, predicted, target)
-    if task.kind in ("binary", "multilabel"):
-        edge = 0.5 if task.scale == "probabilities" else 0.0
-        return accuracy(predicted.reshape(target.shape) > edge, target > 0.5)
-    if task.kind in ("regression", "reconstruction") and predicted.numel() == target.numel() and predicted.shape[0] > 1:
-        return explained_variance(predicted, target)
-    return None
-
-
-def _accuracy(sandbox: Sandbox, batch: Batch, predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
-    dim = class_dim(predicted, target)
-    if dim is None:
-        return None
-    if target.shape == predicted.shape:
-        target, scores = target.argmax(dim), predicted.movedim(dim, -1)
-    else:
-        scores, target = paired_with_targets(sandbox, batch, predicted, target, dim)
-    counted = target >= 0  # negative ids are ignored by custom
-    if not bool(counted.any()):
-        return None
-    return accuracy(scores.argmax(-1)[counted], target[counted])
+    if kind == "classes":
+        return accuracy(*pair)
+    return explained_variance(*pair) if len(pair[1]) > 1 else None

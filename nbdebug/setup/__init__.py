@@ -11,7 +11,7 @@ from torch import nn
 
 from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.setup.batch import Batch
-from nbdebug.setup.batch_layout import Reading, describe, read_batch, signature_of, unwrap
+from nbdebug.setup.batch_layout import BatchLayout, Reading, describe, read_batch, signature_of, unwrap
 from nbdebug.setup.batch_source import Feed
 from nbdebug.setup.checkpoint import checked_checkpoint
 from nbdebug.setup.loader_adapters import checked_batch
@@ -65,7 +65,7 @@ class Setup:
         self.sweep_samples, self.sweep_seconds = sweep_samples, sweep_seconds  # the most that a look at the data reads
         self.assumed_loss: LossChoice | None = None
         self.highest_rates: tuple[float, ...] | None = None  # of the scheduler, once it was run ahead
-        self.whole_batches = False  # found out by the first run: the model takes no part of a batch
+        self.layout: BatchLayout | None = None  # of the batches, once a session has seen the model run on some
         self.meeting: Any = None  # of the processes of a distributed training, with what this one said there
         self.meeting_facts: Any = None
         self.isolation: dict[str, str] = {}  # what was run on a copy, and how that reached the model itself, if it did
@@ -99,6 +99,11 @@ class Setup:
             checked_batch(raw)
             self._reading = read_batch(raw, signature_of(self.model))
         return self._reading
+
+    @property
+    def whole_batches(self) -> bool:
+        """Whether the model is known to run on no part of a batch."""
+        return self.layout is not None and self.layout.whole
 
     def read_as(self, reading: Reading) -> None:
         """Read every batch from now on as the user's own code was seen to."""
@@ -145,9 +150,15 @@ class Setup:
             "device": str(self.device),
             "loss": "compute_loss" if self.compute_loss is not None else named,
             "optimizer": kind_of_optimizer(self.optimizer),
-            "batch": describe(self._reading) if self._reading is not None else "not loaded",
+            "batch": self._batch(),
             "samples": self.feed.total,
         }
+
+    def _batch(self) -> str:
+        """Return how a batch is read, and where its samples are once that is known."""
+        if self._reading is None:
+            return "not loaded"
+        return describe(self._reading) + (f"; {self.layout}" if self.layout is not None else "")
 
     def live_parts(self) -> tuple[Any, ...]:
         """The user's own objects, whose generators and counters have to stay as they are."""

@@ -11,7 +11,7 @@ import torch
 from nbdebug.core.torch_compat import inside_compiled, script_schema
 from nbdebug.setup.nested import Attr, Path, children, is_mapping_like, is_namedtuple, name_of
 
-__all__ = ["Reading", "Signature", "read_batch", "signature_of", "unwrap"]
+__all__ = ["BatchLayout", "Reading", "Signature", "read_batch", "signature_of", "unwrap"]
 
 TARGET_NAMES = (
     "labels", "label", "targets", "target", "y", "y_true", "ys", "lbl", "lbls", "gt", "ground_truth", "classes",
@@ -49,6 +49,36 @@ class Reading:
     def input_paths(self) -> tuple[Path, ...]:
         """All places that the model receives, positional ones first."""
         return (*self.args, *self.kwargs.values())
+
+
+@dataclass(frozen=True)
+class BatchLayout:
+    """How the samples lie in the tensors of a batch: how many, and along which dimension.
+
+    `is_certain` is whether the loader itself tells it. `packed` names the input that assigns the rows to samples where
+    those of all samples follow each other in dimension 0. `whole` says that the model runs on no part of a batch, and
+    `refused` why a row is not a sample.
+    """
+
+    size: int
+    axis: int = 0
+    is_certain: bool = False
+    packed: str = ""
+    whole: bool = False
+    refused: str = ""
+
+    @property
+    def time_first(self) -> bool:
+        """Whether another dimension, mostly time, comes before that of the samples."""
+        return self.axis > 0
+
+    def __str__(self) -> str:
+        """Return it in a few words."""
+        if self.packed:
+            return f"samples packed along dim 0 by {self.packed}"
+        if self.refused:
+            return f"{self.size} rows"
+        return f"{self.size} samples along dim {self.axis}"
 
 
 def unwrap(model: Any) -> Any:

@@ -14,6 +14,7 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.loader_sweep_tally import PartFacts
+from nbdebug.experiments.label_trial import LabelTrial, names_columns, try_label
 from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.experiments.task import class_dim
 from nbdebug.sandbox import Sandbox
@@ -21,15 +22,6 @@ from nbdebug.setup.nested import Path
 from nbdebug.setup.user_code import user_code
 
 __all__ = ["REPAIRS", "LabelTrial", "LabelTrials", "invalid_labels", "label_trials"]
-
-
-@dataclass(frozen=True)
-class LabelTrial:
-    """What the loss does with one label: taken, ignored, refused, or wrapped round to another class."""
-
-    value: float
-    verdict: str
-    same_as: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +79,8 @@ def label_trials(sandbox: Sandbox, sweep: LoaderSweep) -> LabelTrials:
     dim = class_dim(output, target) if target.dim() < output.dim() else None
     if dim is not None and output.shape[dim] > 1 and part.whole:
         classes = int(output.shape[dim])
-        trials = tuple(_try(box, path, target, v, classes) for v in _measured_outside(part, classes))
-        if any(trial.verdict == "taken" for trial in trials) and not _names_columns(box, path, target, dim):
+        trials = tuple(try_label(box, path, target, v, classes) for v in _measured_outside(part, classes))
+        if any(trial.verdict == "taken" for trial in trials) and not names_columns(box, path, target, dim):
             return found  # levels of a scale, counted by questions, are one more than these
         return replace(found, classes=classes, trials=trials)
     if not error and output.numel() == target.numel() and _like_labels(part):
@@ -126,47 +118,6 @@ def _measured_outside(part: PartFacts, classes: int) -> list[float]:
     """Return the labels that were seen and are no class."""
     seen = np.unique(np.append(part.rows.ravel(), [part.low, part.high]))
     return [float(v) for v in seen if np.isfinite(v) and not 0 <= v < classes][:VALUES]
-
-
-def _try(box: LossBox, path: Path, target: torch.Tensor, value: float, classes: int) -> LabelTrial:
-    """Return half of the samples this label and see whether the loss refuses it, ignores it, or pulls somewhere."""
-    half = max(1, len(target) // 2)
-    output = torch.zeros_like(box.heads[path])
-
-    def gradient(label: float) -> torch.Tensor | None:
-        new = target.clone().clamp(0, classes - 1)
-        new[:half] = label
-        changed = box.batch.map_targets(lambda _, __: new)
-        return replace(box, batch=changed).gradient(path, output)[1]
-
-    try:
-        pulled = gradient(value)
-    except (RuntimeError, OverflowError):
-        return LabelTrial(value, "refused")
-    if pulled is None and gradient(0) is None:
-        return LabelTrial(value, "ignored")  # as all labels are: the loss has no gradient, which is another problem
-    if pulled is None or not bool(torch.isfinite(pulled).all()):
-        return LabelTrial(value, "refused")
-    if float(pulled[:half].abs().sum()) == 0:
-        return LabelTrial(value, "ignored")
-    wrapped = int(value) % classes
-    other = gradient(wrapped)
-    same = other is not None and torch.allclose(other[:half], pulled[:half], rtol=1e-4, atol=1e-9)
-    return LabelTrial(value, "wrapped", wrapped) if same else LabelTrial(value, "taken")
-
-
-def _names_columns(box: LossBox, path: Path, target: torch.Tensor, dim: int) -> bool:
-    """Whether each label pulls the score of its own class, up or, with the sign flipped, down, more than any other."""
-    like = box.heads[path]
-    ways = set()
-    for label in range(like.shape[dim]):
-        changed = box.batch.map_targets(lambda _, t, label=label: torch.full_like(t, label))  # type: ignore[misc]
-        pulled = replace(box, batch=changed).gradient(path, torch.zeros_like(like))[1]
-        if pulled is None:
-            return True  # nothing speaks against it
-        sums = pulled.movedim(dim, -1).reshape(-1, like.shape[dim]).sum(0)
-        ways.add("up" if int(sums.argmin()) == label else "down" if int(sums.argmax()) == label else "neither")
-    return len(ways) == 1 and "neither" not in ways
 
 
 def _like_labels(part: PartFacts) -> bool:

@@ -21,6 +21,7 @@ from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.finite_differences import FunctionCall, Slopes, calls_noted, own_functions, slopes_of
 from nbdebug.experiments.sample_exchange import Samples, runnable
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.batch_layout import BatchLayout
 
 __all__ = ["CustomGradient", "CustomGradients", "custom_backward_wrong", "custom_gradients"]
 
@@ -63,7 +64,7 @@ def custom_gradients(sandbox: Sandbox, trial: TrialRun, control: Control) -> Cus
     require_run(trial)
     sandbox.ready_to_train()
     whole = sandbox.batch()
-    batch = runnable(Samples(whole, 0, whole.size, True), SAMPLES, sandbox.run).batch
+    batch = runnable(Samples(whole, BatchLayout(whole.size, is_certain=True)), SAMPLES, sandbox.run).batch
     loss = sandbox.run(batch).loss
     functions = own_functions(loss) if isinstance(loss, torch.Tensor) and loss.requires_grad else []
     if not functions:

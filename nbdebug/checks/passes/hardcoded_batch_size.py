@@ -87,7 +87,9 @@ def batch_sizes(sandbox: Sandbox, trial: TrialRun, control: Control) -> BatchSiz
     if sandbox.setup.val_feed is not None:
         others = others or _other_sizes(sandbox.setup.val_feed, own)
     feed = sandbox.setup.feed
-    return BatchSizes(own, tuple(sizes), tuple(failures), others, feed.batch_count == 1, samples.sure, _resets(sandbox))
+    return BatchSizes(
+        own, tuple(sizes), tuple(failures), others, feed.batch_count == 1, samples.layout.is_certain, _resets(sandbox)
+    )
 
 
 def _refuse_other_layouts(samples: Samples) -> None:

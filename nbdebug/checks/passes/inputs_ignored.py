@@ -15,14 +15,10 @@ from nbdebug.core.torch_compat import TorchDispatchMode
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.batch_dim import relative_change
-from nbdebug.experiments.locate_module import SEED, jittered
-from nbdebug.experiments.sample_exchange import runnable, runs, samples_of, several_batches
+from nbdebug.experiments.input_responses import InputResponses, is_real
+from nbdebug.experiments.locate_module import jittered
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
-from nbdebug.setup.nested import tensors_in
-from nbdebug.setup.sample_dataset import seed_all
-from nbdebug.setup.user_code import user_code
 
 __all__ = ["IgnoredPart", "InputInfluence", "input_influence", "inputs_ignored"]
 
@@ -50,13 +46,7 @@ class InputInfluence:
     foretells_itself: bool = False  # an input is the target too: the last in the order of foretelling is never needed
 
 
-BATCHES = 3
-SAMPLES = 32
 AT_ONCE = 16  # candidates that are tried one by one when all of them together have an influence
-
-PASSES = ((False, 0), (True, 0), (True, 1), (True, 2))  # mode and luck: training may flip coins about its inputs
-
-Outputs = list[torch.Tensor]
 
 
 @probe(quick=False)
@@ -65,116 +55,26 @@ def input_influence(sandbox: Sandbox, trial: TrialRun, control: Control) -> Inpu
     require_run(trial)
     sandbox.ready_to_train()
     jittered(sandbox.model)  # what begins at zero on purpose lets influence through after one step
-    laboratory = _Laboratory(sandbox, control)
+    responses = InputResponses(sandbox, control)
     tested, untested, ignored = list[str](), list[str](), list[IgnoredPart]()
-    for name in laboratory.names:
-        if not laboratory.varies(name):
+    for name in responses.names:
+        if not responses.varies(name):
             untested.append(name)
-        elif laboratory.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
+        elif responses.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
             tested.append(name)
         else:
             ignored.append(IgnoredPart(name, "input"))
     if not tested:
         raise NotApplicable("no input affects the outputs; see outputs-identical")
-    first = laboratory.batches[0].batch
+    first = responses.batches[0].batch
     windowed = _is_windowed(sandbox, first)
     for name in tested:
-        ignored.extend(_ignored_parts(laboratory, name, windowed))
+        ignored.extend(_ignored_parts(responses, name, windowed))
     named = any(not isinstance(value, (torch.Tensor, list, tuple)) for value in first.args)
     return InputInfluence(
         (*tested, *(p.key for p in ignored if p.part == "input")),
-        tuple(untested), tuple(ignored), len(laboratory.batches), named, windowed, _foretells_itself(first),
+        tuple(untested), tuple(ignored), len(responses.batches), named, windowed, _foretells_itself(first),
     )  # fmt: skip
-
-
-class _Laboratory:
-    """The copy with some batches and what it gives for them, so that variants can be compared."""
-
-    def __init__(self, sandbox: Sandbox, control: Control) -> None:
-        self.sandbox, self.control = sandbox, control
-        drawn = [samples_of(sandbox, batch) for batch in several_batches(sandbox, BATCHES) if runs(sandbox.run, batch)]
-        self.batches = [runnable(samples, SAMPLES, sandbox.run) for samples in drawn if samples.count > 1]
-        if not self.batches:
-            raise NotApplicable("a batch of one sample cannot be permuted")
-        self._buffers = [(buffer, buffer.clone()) for buffer in sandbox.model.buffers()]
-        self._known: dict[tuple[int, int, bool], tuple[Outputs, float]] = {}
-        self._passes = [(training, luck) for training, luck in PASSES if self._runs(training)]
-        if not self._passes:
-            raise NotApplicable("the model does not run on part of its batch")
-
-    def _runs(self, training: bool) -> bool:
-        """Whether there is a loss in this mode; some models give something else in eval mode."""
-        return runs(lambda batch: self._run(batch, training, 0), self.batches[0].batch)
-
-    @property
-    def names(self) -> list[str]:
-        """The inputs that have the samples' dimension in every batch."""
-        return [
-            name
-            for name in self.batches[0].batch.inputs
-            if all(name in s.batch.inputs and s.holds(s.batch.inputs[name]) for s in self.batches)
-        ]
-
-    def stacked(self, name: str) -> list[torch.Tensor]:
-        """Return one input of all batches, the samples first."""
-        return [s.batch.inputs[name].movedim(s.axis, 0) for s in self.batches]
-
-    def varies(self, name: str) -> bool:
-        """Whether the samples differ in this input."""
-        return any(not torch.equal(t, t.roll(1, 0)) for t in self.stacked(name))
-
-    def responds(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> bool:
-        """Whether outputs or loss change with this change of the inputs, in any batch and either mode."""
-        for training, luck in self._passes:
-            for index, samples in enumerate(self.batches):
-                self.control.poll()
-                reference, noise = self._reference(index, luck, training)
-                with user_code() as tried:
-                    outputs = self._run(samples.map(change), training, 10 * luck + index)
-                if tried.failure or _distance(reference, outputs) > 10 * noise:  # an error is a response
-                    return True
-        return False
-
-    def slopes(self, name: str) -> list[torch.Tensor] | None:
-        """Return the absolute gradient of everything by this input for each batch; None where there is none."""
-        found = []
-        for training, luck in self._passes:
-            for index, samples in enumerate(self.batches):
-                held = samples.batch.map_inputs(lambda n, t: t.detach().requires_grad_(n == name and _is_real(t)))
-                try:
-                    with user_code() as tried:
-                        total = sum(
-                            (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
-                        )
-                        (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
-                finally:
-                    self._restore()
-                if tried.failure:
-                    return None
-                empty = torch.zeros_like(held.inputs[name])
-                found.append((slope if slope is not None else empty).abs().movedim(samples.axis, 0))
-        return found
-
-    def _reference(self, index: int, luck: int, training: bool) -> tuple[Outputs, float]:
-        if (index, luck, training) not in self._known:
-            batch, seed = self.batches[index].batch, 10 * luck + index
-            first, again = self._run(batch, training, seed), self._run(batch, training, seed)
-            self._known[index, luck, training] = first, _distance(first, again)
-        return self._known[index, luck, training]
-
-    def _run(self, batch: Batch, training: bool, seed: int, graph: bool = False) -> Outputs:
-        """Run model and loss with the given luck; without a graph, running statistics are put back at once."""
-        seed_all(SEED + seed)
-        with self.sandbox.mode(training), torch.set_grad_enabled(graph):
-            outcome = self.sandbox.run(batch)
-        if not graph:
-            self._restore()
-        return [t for t in tensors_in((outcome.output, outcome.loss)) if _is_real(t)]
-
-    @torch.no_grad()
-    def _restore(self) -> None:
-        for buffer, before in self._buffers:
-            buffer.copy_(before)
 
 
 def _foretells_itself(batch: Batch) -> bool:
@@ -182,18 +82,12 @@ def _foretells_itself(batch: Batch) -> bool:
     return any(torch.equal(t, one) for t in batch.inputs.values() for one in batch.targets.values())
 
 
-def _distance(reference: Outputs, outputs: Outputs) -> float:
-    if [t.shape for t in reference] != [t.shape for t in outputs]:
-        return float("inf")
-    return max((relative_change(a, b) for a, b in zip(reference, outputs, strict=True)), default=0.0)
-
-
-def _ignored_parts(laboratory: _Laboratory, name: str, windowed: bool) -> list[IgnoredPart]:
+def _ignored_parts(responses: InputResponses, name: str, windowed: bool) -> list[IgnoredPart]:
     """Look for columns, channels and steps of one input that nothing depends on."""
-    tensors = laboratory.stacked(name)
+    tensors = responses.stacked(name)
     if len({t.shape[1:] for t in tensors}) > 1:
         return []
-    slopes = laboratory.slopes(name) if all(_is_real(t) for t in tensors) else None
+    slopes = responses.slopes(name) if all(is_real(t) for t in tensors) else None
     found = []
     for axis, part in _axes(tensors[0], windowed):
         length = tensors[0].shape[axis]
@@ -203,8 +97,8 @@ def _ignored_parts(laboratory: _Laboratory, name: str, windowed: bool) -> list[I
             indices = [i for i in indices if float(flat[i]) == 0]
         elif len(indices) > 2 * AT_ONCE:
             indices = indices[:: len(indices) // (2 * AT_ONCE) + 1]
-        silent = _silent(laboratory, name, axis, indices, together=slopes is not None)
-        if silent and not _is_real(tensors[0]) and _is_end(silent, length):
+        silent = _silent(responses, name, axis, indices, together=slopes is not None)
+        if silent and not is_real(tensors[0]) and _is_end(silent, length):
             part = "step"  # the last token that a decoder is given is followed by nothing
         if silent:
             found.append(IgnoredPart(name, part, tuple(silent), length))
@@ -214,12 +108,12 @@ def _ignored_parts(laboratory: _Laboratory, name: str, windowed: bool) -> list[I
 def _axes(tensor: torch.Tensor, windowed: bool) -> list[tuple[int, str]]:
     """Say what the dimensions behind the samples are called; those of length 1 cannot be told apart."""
     names = {2: ("column",), 3: ("channel", "step") if windowed else ("step", "column"), 4: ("channel",)}
-    if tensor.dim() == 2 and not _is_real(tensor) and (windowed or tensor.shape[1] > 2 * AT_ONCE):
+    if tensor.dim() == 2 and not is_real(tensor) and (windowed or tensor.shape[1] > 2 * AT_ONCE):
         names[2] = ("step",)
     return [(i, part) for i, part in enumerate(names.get(tensor.dim(), ()), 1) if tensor.shape[i] > 1]
 
 
-def _silent(laboratory: _Laboratory, name: str, axis: int, indices: list[int], together: bool) -> list[int]:
+def _silent(responses: InputResponses, name: str, axis: int, indices: list[int], together: bool) -> list[int]:
     """Return those of the indices whose exchange between samples changes nothing."""
 
     def exchange(chosen: list[int]) -> Callable[[str, torch.Tensor], torch.Tensor]:
@@ -233,9 +127,9 @@ def _silent(laboratory: _Laboratory, name: str, axis: int, indices: list[int], t
 
     if not indices:
         return []
-    if together and not laboratory.responds(exchange(indices)):
+    if together and not responses.responds(exchange(indices)):
         return indices
-    return [i for i in (indices[:AT_ONCE] if together else indices) if not laboratory.responds(exchange([i]))]
+    return [i for i in (indices[:AT_ONCE] if together else indices) if not responses.responds(exchange([i]))]
 
 
 def _is_end(indices: list[int], length: int) -> bool:
@@ -246,10 +140,6 @@ def _is_end(indices: list[int], length: int) -> bool:
 
 def _differs(part: torch.Tensor) -> bool:
     return not torch.equal(part, part.roll(1, 0))
-
-
-def _is_real(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.layout is torch.strided
 
 
 class _Names(TorchDispatchMode):

@@ -1,0 +1,62 @@
+"""Try one label on the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from nbdebug.experiments.loss_of_outputs import LossBox
+from nbdebug.setup.nested import Path
+
+__all__ = ["LabelTrial", "names_columns", "try_label"]
+
+
+@dataclass(frozen=True)
+class LabelTrial:
+    """What the loss does with one label: taken, ignored, refused, or wrapped round to another class."""
+
+    value: float
+    verdict: str
+    same_as: int | None = None
+
+
+def try_label(box: LossBox, path: Path, target: torch.Tensor, value: float, classes: int) -> LabelTrial:
+    """Return half of the samples this label and see whether the loss refuses it, ignores it, or pulls somewhere."""
+    half = max(1, len(target) // 2)
+    output = torch.zeros_like(box.heads[path])
+
+    def gradient(label: float) -> torch.Tensor | None:
+        new = target.clone().clamp(0, classes - 1)
+        new[:half] = label
+        changed = box.batch.map_targets(lambda _, __: new)
+        return replace(box, batch=changed).gradient(path, output)[1]
+
+    try:
+        pulled = gradient(value)
+    except (RuntimeError, OverflowError):
+        return LabelTrial(value, "refused")
+    if pulled is None and gradient(0) is None:
+        return LabelTrial(value, "ignored")  # as all labels are: the loss has no gradient, which is another problem
+    if pulled is None or not bool(torch.isfinite(pulled).all()):
+        return LabelTrial(value, "refused")
+    if float(pulled[:half].abs().sum()) == 0:
+        return LabelTrial(value, "ignored")
+    wrapped = int(value) % classes
+    other = gradient(wrapped)
+    same = other is not None and torch.allclose(other[:half], pulled[:half], rtol=1e-4, atol=1e-9)
+    return LabelTrial(value, "wrapped", wrapped) if same else LabelTrial(value, "taken")
+
+
+def names_columns(box: LossBox, path: Path, target: torch.Tensor, dim: int) -> bool:
+    """Whether each label pulls the score of its own class, up or, with the sign flipped, down, more than any other."""
+    like = box.heads[path]
+    ways = set()
+    for label in range(like.shape[dim]):
+        changed = box.batch.map_targets(lambda _, t, label=label: torch.full_like(t, label))  # type: ignore[misc]
+        pulled = replace(box, batch=changed).gradient(path, torch.zeros_like(like))[1]
+        if pulled is None:
+            return True  # nothing speaks against it
+        sums = pulled.movedim(dim, -1).reshape(-1, like.shape[dim]).sum(0)
+        ways.add("up" if int(sums.argmin()) == label else "down" if int(sums.argmax()) == label else "neither")
+    return len(ways) == 1 and "neither" not in ways
