@@ -45,7 +45,7 @@ def _second(error: str, scene: Scene) -> Found:
                 "detail": f"{held[0]} keeps the autograd graph of the previous batch",
                 "fits": [Suggestion.of_code(f"self.{name} = self.{name}.detach()")],
             }
-    carried = [name for name, value in _variables(scene) if _has_graph(value) and not _is(value, scene.backward_of)]
+    carried = [name for name, value in _variables(scene) if _has_graph(value) and value is not scene.backward_of]
     if carried:
         return {
             "detail": f"{' and '.join(carried[:3])} still {'has' if len(carried) == 1 else 'have'} an autograd graph",
@@ -104,10 +104,6 @@ def _trains(model: nn.Module) -> bool:
 
 def _has_graph(value: Any) -> bool:
     return any(tensor.grad_fn is not None for tensor in tensors_in(value))
-
-
-def _is(value: Any, loss: torch.Tensor | None) -> bool:
-    return value is loss
 
 
 def _variables(scene: Scene) -> Iterator[tuple[str, Any]]:

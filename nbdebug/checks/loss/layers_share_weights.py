@@ -59,7 +59,13 @@ def shared_layers(sandbox: Sandbox, trial: TrialRun) -> SharedLayers:
     with tapped(sandbox.model, after=after):
         kept = sandbox.run(sandbox.batch())  # so that its graph lives
     layers = tuple(
-        SharedLayer(container, names, type(module).__name__, _values(module), _is_chain(given[id(module)], len(names)))
+        SharedLayer(
+            container,
+            names,
+            type(module).__name__,
+            sum(p.numel() for p in module.parameters()),
+            _is_chain(given[id(module)], len(names)),
+        )
         for container, names, module in found
     )
     del kept
@@ -77,10 +83,6 @@ def _repeated(model: nn.Module) -> Iterator[tuple[str, tuple[str, ...], nn.Modul
             names = tuple(name for name, other in trained.items() if other is child)
             if len(names) > 1 and len(names) == len(trained):
                 yield path or "model", names, child
-
-
-def _values(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())
 
 
 def _is_chain(calls: list[tuple[Any, Any]], names: int) -> bool:

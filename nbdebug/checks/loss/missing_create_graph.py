@@ -47,7 +47,11 @@ def derivative_terms(sandbox: Sandbox, trial: TrialRun | None) -> DerivativeTerm
         raise NotApplicable("the loss takes no derivative by torch.autograd.grad")
     trained = _trained(recording)
     found = [number for root in recording.roots for number in _constant_terms(recording, root, trained)]
-    return DerivativeTerms(len(calls), tuple(_value(recording, number) for number in found), _loss(recording))
+    return DerivativeTerms(
+        len(calls),
+        tuple(_value(recording, number) for number in found),
+        sum(_value(recording, root) for root in recording.roots),
+    )
 
 
 def _trained(recording: Recording) -> set[int]:
@@ -94,10 +98,6 @@ def _is_derivative(recording: Recording, number: int) -> bool:
 def _value(recording: Recording, number: int) -> float:
     tensor = recording.values[number].tensor
     return float(tensor.detach().float().mean()) if tensor is not None else 0.0
-
-
-def _loss(recording: Recording) -> float:
-    return sum(_value(recording, root) for root in recording.roots)
 
 
 @check(explains=("loss-not-differentiable",))

@@ -149,7 +149,7 @@ class BatchSource:
         assert draw is not None and draw.batch is not None
         taste = replace(self._taste, most=LARGE)
         index = _index(draw, place, count_of(draw.batch))
-        large = [_only(p, place) for p in parts_of(draw.batch, place + 1, taste)]
+        large = [replace(p, items=p.items[place : place + 1]) for p in parts_of(draw.batch, place + 1, taste)]
         reader = fresh_reader(self.feed, self._wrap) if self._has_index and index is not None else None
         if reader is None or index is None:
             return SampleView(
@@ -191,10 +191,6 @@ def _facts(draw: Draw, targets: list[Answer] | None, judgment: Judgment, place: 
 
 def _index(draw: Draw, place: int, count: int) -> int | None:
     return draw.indices[place] if len(draw.indices) == count == len(set(draw.indices)) else None
-
-
-def _only(part: Part, place: int) -> Part:
-    return replace(part, items=part.items[place : place + 1])
 
 
 def _joined(parts: list[Part]) -> Part:
