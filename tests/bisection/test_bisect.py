@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 from pathlib import Path
@@ -97,6 +98,15 @@ def test_losses_of_two_kinds_need_a_metric() -> None:
 def test_the_end_of_the_time_keeps_what_is_known() -> None:
     result = run(digits(), digits(lr=1e-8), time_limit=0.5)
     assert result.stopped and result.outcome == "stopped" and result.says.startswith("Stopped")
+
+
+def test_progress_names_the_trial_and_the_time_that_is_left() -> None:
+    told: list[tuple[float, str]] = []
+    run(digits(), digits(lr=1e-8, **HARMLESS), control=Control(on_progress=lambda *news: told.append(news)))
+    fractions, texts = [fraction for fraction, _ in told], [text for _, text in told]
+    assert fractions == sorted(fractions) and 0.3 < fractions[-1] <= 1
+    assert any("trying good's" in text for text in texts)
+    assert any(re.search(r", about \d+ s left$", text) for text in texts)
 
 
 @pytest.mark.parametrize("steps", [0, -3, 1.5, True, "many"])
