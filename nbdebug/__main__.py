@@ -92,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     mcp.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="the longest call (300)")
     mcp.add_argument("--include-samples", action="store_true", help="let answers show samples of the data")
     mcp.set_defaults(run=_mcp)
-    schema = commands.add_parser("schema", help="print the JSON schema of a report")
+    schema = commands.add_parser("schema", help="print the JSON schema of a report, or of a bisection")
+    schema.add_argument("of", choices=("report", "bisection"), nargs="?", default="report")
     schema.set_defaults(run=_schema)
     listing = commands.add_parser("checks", help="list every check")
     listing.set_defaults(run=_list)
@@ -163,9 +164,11 @@ def _mcp(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from nbdebug.report.schema import report_schema
+    from nbdebug.report.schema import bisection_schema, report_schema
 
-    print(json.dumps(report_schema(), indent=2, ensure_ascii=False))
+    print(
+        json.dumps({"report": report_schema, "bisection": bisection_schema}[options.of](), indent=2, ensure_ascii=False)
+    )
     return 0
 
 

@@ -6,6 +6,8 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +73,7 @@ def add_bisect(commands: Any) -> None:
 def _bisect(options: argparse.Namespace) -> int:
     check_time_limit(options.time_limit)
     _check_call(options)
-    signal.signal(signal.SIGTERM, _interrupt)  # temporary folders are removed then, too
-    with clean_stdout(True):
+    with clean_stdout(True), _ending_as_interrupted():
         result = _of_revisions(options) if options.good else _of_two(options)
     text = json.dumps(result.to_dict(), allow_nan=False, indent=1) if options.format == "json" else str(result)
     sys.stdout.write(f"{text}\n")
@@ -96,6 +97,16 @@ def _check_call(options: argparse.Namespace) -> None:
             expected="MODULE:FUNCTION MODULE:FUNCTION, or MODULE:FUNCTION --good REV --bad REV",
             do="see python -m nbdebug bisect --help",
         )
+
+
+@contextmanager
+def _ending_as_interrupted() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, so that temporary folders are removed then, too."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(*_: object) -> None:

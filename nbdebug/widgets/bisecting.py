@@ -25,7 +25,8 @@ __all__ = ["Bisect", "Bisecting"]
 
 HOW = (
     "A variable of this notebook that holds the arguments of the version that works as a dict, or a function that "
-    "returns them, or <code>package.module:function</code>. What differs is exchanged on copies until yours learns."
+    "returns them, or <code>package.module:function</code>. It is <code>good</code>, yours is <code>bad</code>: "
+    "what differs is exchanged on copies until yours learns."
 )
 MOST_OFFERED = 30
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -66,7 +67,7 @@ class Bisecting:
         self.name.continuous_update = True
         self.begin = new_button("Find what broke it", "primary")
         self.shown = widgets.HTML(layout=row())
-        how = widgets.HTML(prose(f"<span class='nbdebug-quiet'>{HOW}</span>"), layout=row())
+        how = widgets.HTML(fitting(prose(f"<span class='nbdebug-quiet'>{HOW}</span>")), layout=row())
         asked = widgets.HBox([self.name, self.begin], layout=wrapped(align_items="center"))
         self._form = widgets.VBox([how, asked], layout=row(display="none"))
         self._form.add_class("nbdebug-works")

@@ -12,12 +12,14 @@ from typing import Any
 import nbformat
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 from torch import nn
 
 import nbdebug
 from nbdebug.bisection.result import Bisection
 from nbdebug.core.control import Control
 from nbdebug.errors import BadInput
+from nbdebug.report.schema import bisection_schema
 from tests.bisection.pairs import digits
 from tests.trust.fingerprint import difference, fingerprint
 
@@ -45,6 +47,8 @@ def test_one_cause_is_named_with_its_part(found: Bisection) -> None:
 
 
 def test_the_result_in_every_form(found: Bisection, tmp_path: Path) -> None:
+    Draft202012Validator.check_schema(bisection_schema())
+    Draft202012Validator(bisection_schema()).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     again = Bisection.from_dict(json.loads(found.save(tmp_path / "b.json").read_text()))
     assert again.to_dict() == found.to_dict() and again.says == found.says
     page = found.save(tmp_path / "b.html").read_text()

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from jsonschema import Draft202012Validator
 
 from nbdebug.__main__ import main
 from nbdebug.bisection.revisions.bisecting import bisect_revisions
 from nbdebug.bisection.revisions.repository import Repository
 from nbdebug.errors import BadInput
+from nbdebug.report.schema import bisection_schema
 
 STEPS = 60
 ENTRY = "training.setup:make_setup"
@@ -120,7 +122,7 @@ def content(folder: Path) -> dict[str, str]:
 
 def test_a_pair_whose_objects_cross_is_exchanged(tmp_path: Path, temporary: Path) -> None:
     """The cause is a global of one module, which imports within functions and by name have to lead to."""
-    changes = [("data", "batch=32", "batch=40"), ("net", "TEMPERATURE = 1.0", "TEMPERATURE = -1e-4"),
+    changes = [("data", "batch=32", "batch=40"), ("net", "TEMPERATURE = 1.0", "TEMPERATURE = 1e30"),
                ("setup", "lr=3e-3", "lr=2.5e-3")]  # fmt: skip
     folder = repository(tmp_path / "work", changes)
     (folder / "training" / "net.py").write_text("not what is committed")
@@ -133,7 +135,9 @@ def test_a_pair_whose_objects_cross_is_exchanged(tmp_path: Path, temporary: Path
     row = found.exchange.ingredient("architecture")
     assert row.good_place is not None and row.good_place.file == f"{found.good.short}:training/net.py"
     assert content(folder) == before and not list(temporary.iterdir())
-    assert json.loads(found.save(tmp_path / "out.json").read_text())["exchange"]["outcome"] == "explained"
+    data = json.loads(found.save(tmp_path / "out.json").read_text())
+    Draft202012Validator(bisection_schema()).validate(data)
+    assert data["exchange"]["outcome"] == "explained"
     assert "architecture" in found.save(tmp_path / "out.html").read_text()
 
 
@@ -149,6 +153,7 @@ def test_a_pair_whose_objects_cannot_cross_is_walked(tmp_path: Path, temporary: 
     assert [step.verdict for step in found.walk.steps[:2]] == ["learns", "fails"]
     assert "The first commit that fails is" in str(found) and "Write lr=3e-9" in found._repr_html_()
     assert content(folder) == before and not list(temporary.iterdir())
+    Draft202012Validator(bisection_schema()).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
 
 
 def test_a_revision_that_cannot_be_made_is_named(tmp_path: Path) -> None:
