@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbdebug.bisection.command import add_bisect
 from nbdebug.core.control import EFFORTS
+from nbdebug.core.streams import clean_stdout
 from nbdebug.errors import NbdebugError
 
 if TYPE_CHECKING:
@@ -74,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument("--seed", type=int, default=0)
     diagnose.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
     diagnose.set_defaults(run=_diagnose)
+    add_bisect(commands)
     explain = commands.add_parser("explain", help="explain a check")
     explain.add_argument("check")
     explain.set_defaults(run=_explain)
@@ -92,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     mcp.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="the longest call (300)")
     mcp.add_argument("--include-samples", action="store_true", help="let answers show samples of the data")
     mcp.set_defaults(run=_mcp)
-    schema = commands.add_parser("schema", help="print the JSON schema of a report")
+    schema = commands.add_parser("schema", help="print the JSON schema of a report, or of a bisection")
+    schema.add_argument("of", choices=("report", "bisection"), nargs="?", default="report")
     schema.set_defaults(run=_schema)
     listing = commands.add_parser("checks", help="list every check")
     listing.set_defaults(run=_list)
@@ -102,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 def _diagnose(options: argparse.Namespace) -> int:
     from nbdebug.report.writing import as_json
 
-    with _clean_stdout(options.format != "text"):
+    with clean_stdout(options.format != "text"):
         report = _report(options)
     _print_as(report, options.format)
     if options.json:
@@ -131,26 +132,6 @@ def _report(options: argparse.Namespace) -> Report:
         seed=options.seed,
         progress=not options.quiet,
     )
-
-
-@contextmanager
-def _clean_stdout(wanted: bool) -> Iterator[None]:
-    """Send what the user's code writes to standard output to standard error, also from C code and child processes."""
-    if not wanted:
-        yield
-        return
-    sys.stdout.flush()
-    kept = None
-    with suppress(OSError, ValueError):  # there may be no such streams
-        kept = os.dup(1)
-        os.dup2(2, 1)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        if kept is not None:
-            os.dup2(kept, 1)
-            os.close(kept)
 
 
 def _print_as(report: Report, form: str) -> None:
@@ -183,9 +164,11 @@ def _mcp(options: argparse.Namespace) -> int:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from nbdebug.report.schema import report_schema
+    from nbdebug.report.schema import bisection_schema, report_schema
 
-    print(json.dumps(report_schema(), indent=2, ensure_ascii=False))
+    print(
+        json.dumps({"report": report_schema, "bisection": bisection_schema}[options.of](), indent=2, ensure_ascii=False)
+    )
     return 0
 
 

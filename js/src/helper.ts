@@ -1,5 +1,6 @@
 // What the wizard's plain buttons cannot do by themselves: copy a fix, put it into a new cell, say which of them is
-// chosen, and tell a screen reader what runs. The text to copy is the tooltip of its button.
+// chosen, and tell a screen reader what runs. The text to copy is the tooltip of its
+// button; a whole report is too long for one, and is hidden beside its button.
 
 const INSERT = "nbdebug:insert-cell";
 
@@ -47,7 +48,9 @@ export class Helper {
       ".nbdebug-copy, .nbdebug-insert",
     );
     if (!button || !button.closest(".nbdebug-wizard")?.contains(this.inside)) return;
-    const code = button.title;
+    const code = button.classList.contains("nbdebug-assistant")
+      ? (button.parentElement?.querySelector(".nbdebug-copied")?.textContent ?? "")
+      : button.title;
     if (button.classList.contains("nbdebug-insert")) {
       document.dispatchEvent(new CustomEvent(INSERT, { detail: { code, from: button } }));
       return;

@@ -16,7 +16,7 @@ from torch import nn
 
 from nbdebug.setup.object_graph import GENERATORS
 from nbdebug.setup.object_walk import children_of
-from nbdebug.setup.user_code import is_users_class, methods_of
+from nbdebug.setup.user_code import is_library_file, is_users_class, methods_of
 
 __all__ = ["Alike", "same_code"]
 
@@ -51,20 +51,44 @@ class Alike:
             return True
         self._seen.add((id(one), id(other)))
         if isinstance(one, type) and isinstance(other, type):
-            return _same_class(one, other)
-        if not _same_class(type(one), type(other)):
+            return self._same_class(one, other, depth)
+        if not self._same_class(type(one), type(other), depth, made=True):
             return False
         if isinstance(one, GENERATORS):
             return True
         if isinstance(one, (torch.Tensor, np.ndarray)):
             return same_values(one, other)
-        if isinstance(one, (*_PLAIN, types.ModuleType)):
+        if isinstance(one, types.ModuleType):
+            return self._same_source(one, other, depth)
+        if isinstance(one, _PLAIN):
             return bool(one == other) or (one != one and other != other)
         if isinstance(one, types.FunctionType) and not same_code(one.__code__, other.__code__):
             return False
         if isinstance(one, types.BuiltinFunctionType):
             return bool(one.__name__ == other.__name__)
         return self._same_parts(one, other, depth)
+
+    def same_kind(self, one: Any, other: Any) -> bool:
+        """Whether two objects are of classes that do the same; how they were constructed is seen in what they hold."""
+        self._seen.clear()
+        return self._same_class(type(one), type(other), DEPTH, made=True)
+
+    def _same_class(self, one: type, other: type, depth: int, *, made: bool = False) -> bool:
+        """Whether two classes are one, or were written alike: in two modules, or in a cell that was run twice."""
+        if one is other:
+            return True
+        if one.__qualname__ != other.__qualname__ or not (is_users_class(one) and is_users_class(other)):
+            return False
+        mine, theirs = (_methods(kind, made=made) for kind in (one, other))
+        return mine.keys() == theirs.keys() and all(self._same(mine[n], theirs[n], depth - 1) for n in mine)
+
+    def _same_source(self, one: types.ModuleType, other: types.ModuleType, depth: int) -> bool:
+        """Whether two modules of the user's define the same; those of a library are one and the same object."""
+        files = [getattr(module, "__file__", None) or "" for module in (one, other)]
+        if not all(files) or any(map(is_library_file, files)):
+            return False
+        mine, theirs = (_defined(module) for module in (one, other))
+        return mine.keys() == theirs.keys() and all(self._same(mine[n], theirs[n], depth - 1) for n in mine)
 
     def _same_parts(self, one: Any, other: Any, depth: int) -> bool:
         if isinstance(one, nn.Module):
@@ -118,22 +142,22 @@ def _same_const(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
-def _same_class(one: type, other: type) -> bool:
-    """Whether two classes are one, or were written alike: in two modules, or in a cell that was run twice."""
-    if one is other:
-        return True
-    if one.__qualname__ != other.__qualname__ or not (is_users_class(one) and is_users_class(other)):
-        return False
-    mine, theirs = dict(methods_with_start(one)), dict(methods_with_start(other))
-    return mine.keys() == theirs.keys() and all(same_code(mine[n].__code__, theirs[n].__code__) for n in mine)
+def _methods(kind: type, *, made: bool) -> dict[str, types.FunctionType]:
+    """Return the methods that the user's own classes define, also those with two underscores, the nearest first.
+
+    Without `__init__` for objects that are `made`.
+    """
+    found: dict[str, types.FunctionType] = dict(methods_of(kind))
+    for base in filter(is_users_class, kind.__mro__):
+        special = {n: v for n, v in vars(base).items() if n.startswith("__") and isinstance(v, types.FunctionType)}
+        found = {**special, **found}
+    return {name: function for name, function in found.items() if not (made and name == "__init__")}
 
 
-def methods_with_start(kind: type) -> list[tuple[str, types.FunctionType]]:
-    """Return the methods that the user's own classes define, also those with two underscores."""
-    special = [
-        (n, v) for base in kind.__mro__ if is_users_class(base) for n, v in vars(base).items() if n.startswith("__")
-    ]
-    return [*methods_of(kind), *((n, v) for n, v in special if isinstance(v, types.FunctionType))]
+def _defined(module: types.ModuleType) -> dict[str, Any]:
+    """Return what a module defines or keeps: no other modules, and nothing that Python has put there."""
+    held = {name: value for name, value in vars(module).items() if not name.startswith("__")}
+    return {name: value for name, value in held.items() if not isinstance(value, types.ModuleType)}
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:

@@ -94,7 +94,7 @@ def parts_of_dataset(good: Any, bad: Any, alike: Alike) -> Iterator[Ingredient]:
     """Yield the attributes and stored arrays in which two data sets of one class differ, as parts of the dataset."""
     if not (isinstance(good, DataLoader) and isinstance(bad, DataLoader)):
         return
-    if type(good.dataset) is not type(bad.dataset):
+    if not alike.same_kind(good.dataset, bad.dataset):
         return
     mine, theirs = _places(good.dataset), _places(bad.dataset)
     for name in [name for name in mine if name in theirs]:
@@ -140,7 +140,7 @@ def _same_content(one: Any, other: Any, alike: Alike) -> bool:
         return False
     for mine, their in zip(ours, theirs, strict=True):
         held = [{n: v for n, v in _vars(part).items() if not is_view(n) and n != "dataset"} for part in (mine, their)]
-        if not alike(type(mine), type(their)) or not (alike(*held) if held[0] or held[1] else alike(mine, their)):
+        if not alike.same_kind(mine, their) or not (alike(*held) if held[0] or held[1] else alike(mine, their)):
             return False
     return True
 

@@ -10,7 +10,7 @@ from typing import Literal
 from nbdebug.bisection.course import LOSS, TRAINING_LOSS, Course, Courses
 from nbdebug.bisection.mixing import EVERYTHING
 
-__all__ = ["LEAST_GAP", "Gate", "Outcome", "gate"]
+__all__ = ["HALF", "LEAST_GAP", "PATIENCE", "Gate", "Outcome", "gate", "has_learned", "train", "train_good"]
 
 Outcome = Literal["fails", "both learn", "slower", "good fails", "depends on the start", "not measured"]
 
@@ -48,7 +48,7 @@ def gate(courses: Courses, steps: int | None, tell: Callable[[str], None]) -> Ga
     good = courses.begin(EVERYTHING)
     if good.failure:
         return Gate("not measured", f"`good` cannot be trained ({good.failure})", 0, good, good)
-    taken_steps = _train_good(courses, good, steps, tell)
+    taken_steps = train_good(courses, good, steps, tell)
     tell("bad")
     bad = courses.begin(frozenset())
     result = Gate("fails", "", taken_steps, good, bad)
@@ -56,15 +56,15 @@ def gate(courses: Courses, steps: int | None, tell: Callable[[str], None]) -> Ga
     if why:
         result.outcome, result.reason = "not measured", why
         return result
-    if not _has_learned(good):
+    if not has_learned(good):
         result.outcome = "good fails"
         return result
-    _train(bad, taken_steps, tell, "bad")
+    train(bad, taken_steps, tell, "bad")
     if bad.is_alive and bad.skill >= good.skill - LEAST_GAP:
         result.outcome = "both learn"
         return result
     result.low = max(bad.skill, 0.0)
-    _train(bad, PATIENCE * taken_steps, tell, "bad, three times as long", result.goal)
+    train(bad, PATIENCE * taken_steps, tell, "bad, three times as long", result.goal)
     if bad.is_alive and bad.skill >= result.goal:
         result.outcome, result.reason = "slower", f"{bad.steps} steps instead of {taken_steps}"
         return result
@@ -75,8 +75,8 @@ def _from_another_start(courses: Courses, result: Gate, tell: Callable[[str], No
     """Train both from another random start: good has to learn again, bad to fail again."""
     goal = result.goal
     again = courses.begin(EVERYTHING, 1), courses.begin(frozenset(), 1)
-    _train(again[0], result.steps, tell, "good from another start", goal)
-    _train(again[1], result.steps, tell, "bad from another start", goal)
+    train(again[0], result.steps, tell, "good from another start", goal)
+    train(again[1], result.steps, tell, "bad from another start", goal)
     result.others = again
     if again[0].skill < goal:
         result.outcome, result.reason = "depends on the start", "`good` does not learn from another random start"
@@ -87,14 +87,14 @@ def _from_another_start(courses: Courses, result: Gate, tell: Callable[[str], No
     return result
 
 
-def _train_good(courses: Courses, good: Course, steps: int | None, tell: Callable[[str], None]) -> int:
+def train_good(courses: Courses, good: Course, steps: int | None, tell: Callable[[str], None]) -> int:
     """Train good until it stands still, and return how many steps all courses take."""
     if steps is not None:
-        _train(good, steps, tell, "good")
+        train(good, steps, tell, "good")
     else:
-        _train(good, STEPS, tell, "good")
+        train(good, STEPS, tell, "good")
         if not _has_skill(good, HALF):
-            _train(good, PATIENCE * STEPS, tell, "good, three times as long")
+            train(good, PATIENCE * STEPS, tell, "good, three times as long")
     if good.measure in (LOSS, TRAINING_LOSS) or courses.metric is not None:
         _scale(courses, good)
     if steps is not None:
@@ -119,7 +119,7 @@ def _has_skill(course: Course, least: float) -> bool:
     return not known or max(known) >= least
 
 
-def _has_learned(good: Course) -> bool:
+def has_learned(good: Course) -> bool:
     """Whether good is better than a constant prediction; by a loss or the user's metric, better than at its start."""
     if not good.is_alive or good.skill < ACHIEVABLE:
         return False
@@ -141,7 +141,7 @@ def _unmeasured(good: Course, bad: Course) -> str:
     return ""
 
 
-def _train(course: Course, steps: int, tell: Callable[[str], None], what: str, goal: float = math.inf) -> None:
+def train(course: Course, steps: int, tell: Callable[[str], None], what: str, goal: float = math.inf) -> None:
     """Train to so many steps, or until the goal is reached."""
     while course.is_alive and course.steps < steps and not course.skill >= goal:
         tell(what)

@@ -87,7 +87,7 @@ def same_structure(one: nn.Module, other: nn.Module) -> bool:
 def _same_shell(one: nn.Module, other: nn.Module) -> bool:
     """Whether two modules are the same but for what is inside of them: class, code, settings."""
     alike = Alike([(one, other)])
-    if not alike(type(one), type(other)):
+    if not alike.same_kind(one, other):
         return False
     plain = [_settings(module) for module in (one, other)]
     return plain[0].keys() == plain[1].keys() and all(alike(plain[0][name], plain[1][name]) for name in plain[0])

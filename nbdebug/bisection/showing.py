@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from nbdebug.bisection.ingredient import Ingredient
     from nbdebug.bisection.result import Bisection
 
-__all__ = ["as_html", "as_text", "source_diff", "write"]
+__all__ = ["as_html", "as_page", "as_text", "source_diff", "write", "written"]
 
-MOST_LINES = 60  # of a diff on a screen
+MOST_LINES, SCREEN_LINES = 60, 16  # of a diff on a page, and in a terminal
 
 
 def as_text(result: Bisection) -> str:
@@ -28,7 +29,8 @@ def as_text(result: Bisection) -> str:
         lines.append(f"  {row.name}")
         for side, text, place in (("good", row.good, row.good_place), ("bad", row.bad, row.bad_place)):
             lines.append(f"    {side:<4}  {text}" + (f"  ({place}: {place.text})" if place else ""))
-    others = [row.name for row in result.differences.rows if row not in result.named]
+        lines += [f"      {line}" for line in _first_lines(source_diff(row), SCREEN_LINES)[2:]]
+    others = [row.name for row in result.differences.rows if row.name not in _names(result)]
     if others:
         lines.append(f"  also different: {', '.join(others)}")
     lines += [f"  {note}" for note in result.notes]
@@ -59,6 +61,15 @@ def source_diff(row: Ingredient) -> str:
     )
 
 
+def _names(result: Bisection) -> tuple[str, ...]:
+    return result.cause.names if result.cause is not None else ()
+
+
+def _first_lines(text: str, most: int) -> list[str]:
+    lines = text.splitlines()
+    return lines if len(lines) <= most else [*lines[:most], f"… {plural(len(lines) - most, 'more line')}"]
+
+
 def _side_by_side(row: Ingredient) -> str:
     """Return both texts with their lines, and the diff of their sources."""
     cells = "".join(
@@ -67,9 +78,7 @@ def _side_by_side(row: Ingredient) -> str:
         + "</td>"
         for side, text, place in (("good", row.good, row.good_place), ("bad", row.bad, row.bad_place))
     )
-    diff = source_diff(row).splitlines()
-    more = [f"… {plural(len(diff) - MOST_LINES, 'more line')}"] if len(diff) > MOST_LINES else []
-    code = "\n".join([*diff[:MOST_LINES], *more])
+    code = "\n".join(_first_lines(source_diff(row), MOST_LINES))
     shown = f"<pre><code>{escape(code)}</code></pre>" if code else ""
     return f"<p><strong>{escape(row.name)}</strong></p><table><tr>{cells}</tr></table>{shown}"
 
@@ -84,7 +93,16 @@ def _cost(result: Bisection) -> str:
 
 def write(result: Bisection, path: Path) -> Path:
     """Write the result in the form that the file's ending asks for."""
-    forms = {".html": _page, ".ipynb": _notebook, ".json": as_json}
+    forms = {
+        ".html": lambda: as_page(as_html(result)),
+        ".ipynb": lambda: _notebook(result),
+        ".json": lambda: as_json(result),
+    }
+    return written(forms, path)
+
+
+def written(forms: Mapping[str, Callable[[], str]], path: Path) -> Path:
+    """Write the text of the form that the file's ending asks for; a file is there as a whole or not at all."""
     form = forms.get(path.suffix.lower())
     if form is None:
         raise BadInput(
@@ -93,7 +111,7 @@ def write(result: Bisection, path: Path) -> Path:
             expected=f"a path that ends in one of {', '.join(forms)}",
             do="choose one of these suffixes",
         )
-    text = form(result)
+    text = form()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")
@@ -106,10 +124,11 @@ def as_json(result: Bisection) -> str:
     return json.dumps(result.to_dict(), allow_nan=False, indent=1) + "\n"
 
 
-def _page(result: Bisection) -> str:
+def as_page(body: str) -> str:
+    """Return a page of its own around a result."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>nbdebug bisection</title>'
     style = "<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1.5rem}</style>"
-    return f'<!doctype html><html lang="en"><head>{head}{style}</head><body>{as_html(result)}</body></html>\n'
+    return f'<!doctype html><html lang="en"><head>{head}{style}</head><body>{body}</body></html>\n'
 
 
 def _notebook(result: Bisection) -> str:

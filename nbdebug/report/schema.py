@@ -6,11 +6,19 @@ import json
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["report_schema"]
+__all__ = ["bisection_schema", "report_schema"]
 
 
 def report_schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of what `report.save("report.json")` writes."""
-    text = (files("nbdebug.report") / "report.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
+    return _read("nbdebug.report", "report.schema.json")
+
+
+def bisection_schema() -> dict[str, Any]:
+    """Return the JSON schema of what `python -m nbdebug bisect --format json` prints."""
+    return _read("nbdebug.bisection", "bisection.schema.json")
+
+
+def _read(package: str, name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((files(package) / name).read_text(encoding="utf-8"))
     return schema

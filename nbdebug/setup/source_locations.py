@@ -16,7 +16,9 @@ from nbdebug.core.finding import Place
 from nbdebug.core.torch_compat import own_modules
 from nbdebug.setup.user_code import is_library_file
 
-__all__ = ["definition_of", "places_of", "shown_file"]
+__all__ = ["definition_of", "name_folder", "places_of", "shown_file"]
+
+_NAMED: dict[Path, str] = {}  # folders whose files are shown with a name of their own
 
 
 def places_of(model: Any, wheres: Iterable[str]) -> dict[str, Place]:
@@ -90,9 +92,17 @@ def _shown(filename: str, line: int, text: str) -> Place:
     return Place(shown_file(filename), line, text)
 
 
+def name_folder(folder: Path, name: str) -> None:
+    """Show files below a folder as `name:path`, such as those of one revision of a repository."""
+    _NAMED[folder] = name
+
+
 def shown_file(filename: str) -> str:
     """Name a file from the working folder where it lies below it, and else without its folders."""
     if "ipykernel_" in filename or filename.startswith("<"):
         return "notebook cell"
     path = Path(filename)
+    named = next((folder for folder in _NAMED if path.is_relative_to(folder)), None)
+    if named is not None:
+        return f"{_NAMED[named]}:{path.relative_to(named).as_posix()}"
     return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name

@@ -27,8 +27,13 @@ class Trial:
     is_verified: bool = False
 
 
-def fix_rows(trials: Sequence[Trial], on_click: OnClick, *, disabled: bool) -> tuple[list[Any], list[widgets.Button]]:
-    """Return a row of buttons for each fix, the first one with the primary button, and those buttons that try one."""
+def fix_rows(
+    trials: Sequence[Trial], on_click: OnClick, *, disabled: bool, beside: Sequence[Any] = ()
+) -> tuple[list[Any], list[widgets.Button]]:
+    """Return a row of buttons for each fix, the first one with the primary button, and those buttons that try one.
+
+    What stands `beside` them goes into the first row.
+    """
     rows, tries = [], []
     for number, trial in enumerate(trials):
         buttons: list[Any] = []
@@ -47,6 +52,10 @@ def fix_rows(trials: Sequence[Trial], on_click: OnClick, *, disabled: bool) -> t
             buttons = [*buttons[1:], buttons[0]]
         text = [widgets.HTML(f"<b>Or:</b> {escape(trial.says)}", layout=_wide())] if number else []
         rows.append(widgets.HBox([*buttons, *text], layout=_wide()))
+    if rows:
+        rows[0].children = (*rows[0].children, *beside)
+    elif beside:
+        rows.append(widgets.HBox(list(beside), layout=_wide()))
     return rows, tries
 
 

@@ -17,6 +17,7 @@ from nbdebug.widgets.boxes import beside, choice, column, fitting, new_button, r
 from nbdebug.widgets.closing import take_down
 from nbdebug.widgets.explore import TABS
 from nbdebug.widgets.fixes_panel import Trial, fix_rows
+from nbdebug.widgets.for_assistant import copy_for_assistant
 from nbdebug.widgets.screens import SYMPTOMS, heading, prose
 from nbdebug.widgets.stage_tree import stage_tree
 
@@ -57,6 +58,7 @@ class Face:
         self.to_result, self.summary = new_button("Show result"), widgets.HTML(layout=beside())
         self.apart, self.doubt = new_button("Tell them apart"), widgets.HTML(layout=beside())
         self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
+        self.works = widgets.VBox(layout=row())
         self.onward = widgets.HBox(layout=wrapped())
         self.tabs = {name: new_button(name, "tab") for name in (VERDICT, *TABS)}
         self.explored = widgets.VBox(layout=row())
@@ -98,7 +100,7 @@ class Face:
         seen = widgets.HTML("<h4>Your batch, as the network receives it</h4>")
         asked = widgets.HTML("<h4>What do you see? <span class='nbdebug-quiet'>(optional)</span></h4>")
         left = column("batch", [seen, self.batch])
-        right = column("ask", [asked, self.symptom, self.run_all, self.plan, self.no_symptom])
+        right = column("ask", [asked, self.symptom, self.run_all, self.plan, self.no_symptom, self.works])
         return side_by_side("start", [left, right])
 
     def _walk(self) -> widgets.Widget:
@@ -201,11 +203,18 @@ class Face:
         self.summary.value = prose(escape(says))
         self._back.layout.display = None if says else "none"
 
-    def show_result(self, fragment: str, trials: list[Trial], rest: str = "", picture: str = "") -> None:
-        """Show what was found with its picture, what can be done about it, and the rest of the report below them."""
+    def show_result(
+        self, fragment: str, trials: list[Trial], rest: str = "", picture: str = "", copied: str = ""
+    ) -> None:
+        """Show what was found with its picture, what can be done about it, and the rest of the report below them.
+
+        `copied` is the text for an assistant; empty where there is nothing to hand on.
+        """
         self.result.value, self.rest.value = fitting(fragment), fitting(rest)
         self.picture.value = fitting(picture)
-        rows, self._trials = fix_rows(trials, self.on_click, disabled=not self.stop.disabled)
+        rows, self._trials = fix_rows(
+            trials, self.on_click, disabled=not self.stop.disabled, beside=copy_for_assistant(copied)
+        )
         _exchange(self.remedies, rows)
 
     def show_onward(self, buttons: list[tuple[str, Callable[[], None]]]) -> None:

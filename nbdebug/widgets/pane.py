@@ -16,6 +16,7 @@ from nbdebug.engine.session import Session
 from nbdebug.report.page import part_fragment
 from nbdebug.report.verdict import verdict
 from nbdebug.widgets.fixes_panel import Trial
+from nbdebug.widgets.for_assistant import MOST_COPIED
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.layout import Face
 from nbdebug.widgets.measured import measured
@@ -169,7 +170,8 @@ class Pane:
             return
         answer, picture, rest = whole_result(self.session, report, running=self.running)
         trials = [] if self.running else self._trials(report.alarms[:1])
-        self.face.show_result(answer, trials, rest, self.live if self.running else picture)
+        copied = "" if self.running else report.to_markdown(max_chars=MOST_COPIED)
+        self.face.show_result(answer, trials, rest, self.live if self.running else picture, copied)
         if not (self.running or report.alarms or report.not_run):
             labels = {step.id: step.label for _, step in self._pairs()}
             self.face.show_onward([(labels[name], self._opener(name)) for name in ONWARD if name in labels])

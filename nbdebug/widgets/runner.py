@@ -11,6 +11,7 @@ from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.root_cause import Experiment, tell_apart
 from nbdebug.engine.session import Session
 from nbdebug.engine.verdicts import settle
+from nbdebug.widgets.bisecting import Bisect
 from nbdebug.widgets.explore import Explore, Explored
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.worker import Tell, Worker
@@ -41,7 +42,7 @@ class Conclude:
         return "how your training comes out"
 
 
-Job = str | Trial | Experiment | Decompose | Conclude | Explore
+Job = str | Trial | Experiment | Decompose | Conclude | Explore | Bisect
 
 
 class Runner(Worker[Job]):
@@ -81,6 +82,8 @@ class Runner(Worker[Job]):
             settle(self.session, tree_order(self.session.registry), shown=False)
         elif isinstance(job, Decompose):
             self._improving.run()
+        elif isinstance(job, Bisect):
+            self.outcome = job.run(self.session, journal.tell)
         elif isinstance(job, Explore):
             self._explored.make(job.tab)
         elif isinstance(job, Experiment):

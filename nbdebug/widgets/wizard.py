@@ -18,6 +18,7 @@ from nbdebug.errors import NbdebugError
 from nbdebug.report import Report
 from nbdebug.setup import Setup
 from nbdebug.views.output import Output, live_forms
+from nbdebug.widgets.bisecting import Bisecting
 from nbdebug.widgets.bounds import Bounds
 from nbdebug.widgets.explore import Explore, Explored
 from nbdebug.widgets.first_screen import FirstScreen
@@ -69,6 +70,7 @@ class Wizard:
         self._output = Output()
         self.face = Face(self._rows(), self._guarded, self._output.key)
         self.telling = Telling(self.face)
+        self.bisecting = Bisecting(self.face, self._start)
         self.first_screen = FirstScreen(self.face, self._correct)
         self.first_screen.fill(self.session)
         self._connect()
@@ -108,6 +110,7 @@ class Wizard:
         self._stale.update(hand_over(old, session, set(changes)))
         self.session, self.improving = session, Improving(session)
         self.first_screen.fill(session)
+        self.bisecting.clear()
         self._listen()
         self._tab = VERDICT
         self.face.tree.stages = self._rows()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import nbformat
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 from torch import nn
 
 import nbdebug
 from nbdebug.bisection.result import Bisection
 from nbdebug.core.control import Control
 from nbdebug.errors import BadInput
+from nbdebug.report.schema import bisection_schema
 from tests.bisection.pairs import digits
 from tests.trust.fingerprint import difference, fingerprint
 
@@ -44,6 +47,8 @@ def test_one_cause_is_named_with_its_part(found: Bisection) -> None:
 
 
 def test_the_result_in_every_form(found: Bisection, tmp_path: Path) -> None:
+    Draft202012Validator.check_schema(bisection_schema())
+    Draft202012Validator(bisection_schema()).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     again = Bisection.from_dict(json.loads(found.save(tmp_path / "b.json").read_text()))
     assert again.to_dict() == found.to_dict() and again.says == found.says
     page = found.save(tmp_path / "b.html").read_text()
@@ -97,6 +102,15 @@ def test_losses_of_two_kinds_need_a_metric() -> None:
 def test_the_end_of_the_time_keeps_what_is_known() -> None:
     result = run(digits(), digits(lr=1e-8), time_limit=0.5)
     assert result.stopped and result.outcome == "stopped" and result.says.startswith("Stopped")
+
+
+def test_progress_names_the_trial_and_the_time_that_is_left() -> None:
+    told: list[tuple[float, str]] = []
+    run(digits(), digits(lr=1e-8, **HARMLESS), control=Control(on_progress=lambda *news: told.append(news)))
+    fractions, texts = [fraction for fraction, _ in told], [text for _, text in told]
+    assert fractions == sorted(fractions) and 0.3 < fractions[-1] <= 1
+    assert any("trying good's" in text for text in texts)
+    assert any(re.search(r", about \d+ s left$", text) for text in texts)
 
 
 @pytest.mark.parametrize("steps", [0, -3, 1.5, True, "many"])

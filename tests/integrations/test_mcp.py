@@ -72,7 +72,7 @@ def connected(root: Path) -> Any:
 
 def test_the_tools_are_described(server: Server) -> None:
     tools = {tool.name: tool for tool in server.portal.call(server.client.list_tools).tools}
-    assert set(tools) >= {"diagnose", "explain", "list_checks", "verify", "watch_report"}
+    assert set(tools) >= {"bisect", "diagnose", "explain", "list_checks", "verify", "watch_report"}
     assert tools["explain"].annotations.read_only_hint and not tools["diagnose"].annotations
     for tool in tools.values():
         assert tool.description and tool.output_schema["type"] == "object"
@@ -135,6 +135,58 @@ def test_a_hang_ends_with_the_time_limit(server: Server, root: Path) -> None:
     assert found["status"] == "timed out"
     assert found["error"]["place"]["text"] == "lock.acquire()" and found["error"]["place"]["file"] == "hanging.py"
     assert not alive(root / "hanging.pids")  # neither the program nor what it has started apart from itself
+
+
+def test_two_entry_points_are_bisected(server: Server, root: Path) -> None:
+    """One of them prints; what it prints is no part of the protocol."""
+    result = server.call(
+        "bisect", good="broke.py:good", bad="broke.py:bad", steps=60, pictures=True, metric="broke:metric"
+    )
+    found = result.structured_content
+    assert found["status"] == "completed" and found["outcome"] == "explained", result.content
+    assert found["causes"][0]["ingredients"] == ["learning rate"] and found["causes"][0]["confirmed"]
+    assert {row["ingredient"] for row in found["differences"]} == {"learning rate", "batch size"}
+    assert found["good_value"] > 0.8 > found["bad_value"] and "from a program" in found["output"]
+    assert [block.type for block in result.content] == ["text", "image"] and "learning rate" in result.content[0].text
+
+
+def test_two_revisions_are_bisected(server: Server, root: Path) -> None:
+    identity = ["-c", "user.name=a test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+    text = (root / "broke.py").read_text()
+    for command in (["init", "-q"], ["add", "broke.py"], ["commit", "-qm", "Learn"], ["commit", "-qam", "Break"]):
+        subprocess.run(["git", *identity, *command], cwd=root, check=True)
+        if command[-1] == "Learn":
+            (root / "broke.py").write_text(text.replace("RATE = 5e-3", "RATE = 1e-8"))
+    (root / "broke.py").write_text(text)
+    call = {"good": "broke:good", "good_revision": "HEAD~1", "bad_revision": "HEAD", "steps": 60}
+    found = server.run("bisect", **call)
+    assert found["outcome"] == "explained" and found["causes"][0]["ingredients"] == ["learning rate"], found
+    assert (root / "broke.py").read_text() == text
+    crashed = server.run("bisect", **call | {"good": "broke:crash"})
+    assert crashed["status"] == "crashed" and "ZeroDivisionError" in crashed["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"good": "broke:good"}, "not clear which two"),
+        ({"good": "broke:good", "bad": "broke:bad", "good_revision": "HEAD"}, "not clear which two"),
+        ({"good": "broke:good", "bad": "../secret.py:make_setup"}, "outside the root"),
+        ({"good": "broke:good", "bad": "books/training.ipynb"}, "no such file"),
+        ({"good": "broke:good", "good_revision": "a", "bad_revision": "b", "links": ["../secret.py"]}, "outside"),
+    ],
+)
+def test_what_cannot_be_bisected_is_refused(server: Server, arguments: dict[str, Any], word: str) -> None:
+    result = server.call("bisect", **arguments)
+    assert result.is_error and word in result.content[0].text, result.content
+
+
+def test_a_bisection_of_a_program_that_fails_is_a_result(server: Server, root: Path) -> None:
+    crashed = server.run("bisect", good="crashing:make_setup", bad="broke:bad")
+    assert crashed["status"] == "crashed" and crashed["error"]["type"] == "ZeroDivisionError"
+    hung = server.run("bisect", good="broke:good", bad="hanging:make_setup", time_limit=20)
+    assert hung["status"] == "timed out" and hung["error"]["place"]["file"] == "hanging.py"
+    assert not alive(root / "hanging.pids")
 
 
 def test_a_canceled_call_leaves_no_process(server: Server, root: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-__all__ = ["Check", "CheckList", "Diagnosis", "Explanation", "Verified"]
+__all__ = ["Bisected", "Check", "CheckList", "Diagnosis", "Explanation", "Verified"]
 
 Status = Literal["completed", "partial", "crashed", "exited", "timed out"]
 
@@ -111,6 +111,57 @@ class Verified(Answer):
     says: str = ""
     fix: Fix | None = None
     contests: list[dict[str, Any]] = Field([], description="one short training against another for each seed")
+
+
+class Difference(BaseModel):
+    """An ingredient in which the two differ."""
+
+    ingredient: str
+    good: str
+    bad: str
+    exchanged: bool
+    note: str = Field("", description="why it cannot be exchanged, or how much of it was")
+    good_place: Place | None = None
+    bad_place: Place | None = None
+    diff: str | None = Field(None, description="of the two sources, from bad to good")
+
+
+class Cause(BaseModel):
+    """Ingredients of good with which bad learns; several where fewer are not enough."""
+
+    ingredients: list[str]
+    parts: list[str] = Field([], description="the pieces of a large ingredient that suffice")
+    value: float | None = Field(description="the metric that bad reaches with them")
+    confirmed: bool = Field(description="also from another random start")
+
+
+class Commit(BaseModel):
+    """A commit, with what came of it where it was trained."""
+
+    hash: str
+    subject: str
+    date: str
+    verdict: Literal["learns", "fails", "not tested", ""] = ""
+    value: float | None = None
+    reason: str = ""
+
+
+class Bisected(Answer):
+    """What makes bad fail where good learns."""
+
+    outcome: str = Field("", description="explained, both learn, slower, good fails, depends on the start, …")
+    says: str = ""
+    measure: str = ""
+    good_value: float | None = None
+    bad_value: float | None = None
+    causes: list[Cause] = Field([], description="the first is the answer, the others rescue it as well")
+    differences: list[Difference] = []
+    training_steps: int = 0
+    notes: list[str] = []
+    first_bad: Commit | None = Field(None, description="where commits were walked: the first one that fails")
+    suspects: list[Commit] = Field([], description="commits of which one is the first that fails")
+    walked: list[Commit] = Field([], description="the commits that were trained, in order")
+    commit_diff: str = ""
 
 
 class Check(BaseModel):

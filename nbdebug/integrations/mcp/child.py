@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from nbdebug.integrations.mcp.processes import kill_tree
+from nbdebug.core.processes import kill_tree
 from nbdebug.integrations.mcp.stacks import innermost, of_the_project
 
 __all__ = ["Tail", "run_child"]

@@ -13,7 +13,7 @@ from typing import Any
 from nbdebug.core.entry_point import checked_setup, imported
 from nbdebug.errors import BadInput
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "function_of", "load"]
 
 Loaded = tuple[dict[str, Any], list[str]]  # the arguments of `diagnose`, and what is to be said of how they were made
 NAMES = {"model": "model", "loader": "loader"}
@@ -26,7 +26,8 @@ def load(target: Mapping[str, Any]) -> Loaded:
     return setup, notes
 
 
-def _from_function(target: Mapping[str, Any]) -> dict[str, Any]:
+def function_of(target: Mapping[str, Any]) -> Any:
+    """Import the function that a target names, out of the file that was allowed."""
     sys.path.insert(0, target["folder"])
     name = f"{target['module']}:{target['function']}"
     function = imported(name)
@@ -38,7 +39,11 @@ def _from_function(target: Mapping[str, Any]) -> dict[str, Any]:
             expected=f"the file {target['file']}",
             do="give the file a name that no other module has",
         )
-    return checked_setup(function(), name)
+    return function
+
+
+def _from_function(target: Mapping[str, Any]) -> dict[str, Any]:
+    return checked_setup(function_of(target)(), f"{target['module']}:{target['function']}")
 
 
 def _from_notebook(target: Mapping[str, Any]) -> Loaded:

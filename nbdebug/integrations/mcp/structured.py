@@ -18,7 +18,7 @@ from nbdebug.report.prepare import prepared, ready
 from nbdebug.report.verdict import verdict
 from nbdebug.report.words import not_tried, tried
 
-__all__ = ["pictures_of", "structured", "verified"]
+__all__ = ["encoded", "pictures_of", "structured", "verified"]
 
 TEXT = 3000  # characters of the text beside the structured content
 PICTURES = 3
@@ -118,10 +118,11 @@ def pictures_of(report: Report, *, include_samples: bool = False) -> list[dict[s
     """Return the charts of the first findings as PNG; those that show samples only where that is allowed."""
     shown = prepared(report, include_samples=include_samples)
     drawn = [(finding.check, as_png(finding.exhibit)) for finding in shown.findings if finding.exhibit is not None]
-    return _encoded([(check, picture) for check, picture in drawn if picture][:PICTURES])
+    return encoded([(check, picture) for check, picture in drawn if picture][:PICTURES])
 
 
-def _encoded(pictures: Sequence[tuple[str, bytes]]) -> list[dict[str, str]]:
+def encoded(pictures: Sequence[tuple[str, bytes]]) -> list[dict[str, str]]:
+    """Return pictures with their titles as an answer holds them."""
     return [{"title": title, "data": base64.b64encode(data).decode("ascii")} for title, data in pictures]
 
 
@@ -137,5 +138,5 @@ def verified(finding: Finding, one: Verification, *, pictures: bool) -> dict[str
         "fix": _fix(finding, shown.remedy),
         "contests": [contest.to_dict() for contest in shown.contests],
         "text": f"{shown.verdict}: {shown.remedy.says}\n\n{shown.says}",
-        "pictures": _encoded([("losses of both copies", drawn)] if drawn else []),
+        "pictures": encoded([("losses of both copies", drawn)] if drawn else []),
     }

@@ -6,15 +6,14 @@ import faulthandler
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from nbdebug.core.journal import Event
+from nbdebug.core.processes import end_with_parent, kill_descendants
 from nbdebug.errors import NbdebugError
-from nbdebug.integrations.mcp.processes import kill_descendants, kill_tree
 from nbdebug.integrations.mcp.stacks import described_error
 
 __all__ = ["main"]
@@ -30,7 +29,7 @@ def main(folder: Path) -> None:
     os.environ["IPYTHONDIR"] = str(folder / "ipython")  # nothing of the user's home is read or written
     faulthandler.enable(stacks)
     faulthandler.dump_traceback_later(job["limit"], file=stacks)  # where it hangs, should it not end
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     answer = answered(job, _Telling(folder / "progress"), time.monotonic() + job["limit"])
     partial = folder / "answer.partial"
     partial.write_text(json.dumps(answer), encoding="utf-8")
@@ -122,7 +121,16 @@ def _verify(job: Mapping[str, Any], root: Path, hear: Callable[[Event], None], e
     return verified(finding, one, pictures=bool(job.get("pictures")))
 
 
-_TOOLS = {"diagnose": _diagnose, "verify": _verify, "watch_report": _watch_report}
+def _bisect(job: Mapping[str, Any], root: Path, hear: Callable[[Event], None], end: float) -> dict[str, Any]:
+    from nbdebug.core.control import Control
+    from nbdebug.integrations.mcp.bisecting import bisected
+
+    left = max(SPARE * (end - time.monotonic()), 1.0)
+    tell = Control(time_limit=left, on_progress=lambda done, text: hear(Event("progress", "bisect", done, text)))
+    return bisected(job, root, tell)
+
+
+_TOOLS = {"bisect": _bisect, "diagnose": _diagnose, "verify": _verify, "watch_report": _watch_report}
 
 
 class _Telling:
@@ -138,14 +146,6 @@ class _Telling:
         self._told = time.monotonic()
         text = event.text or event.name
         self._path.write_text(json.dumps({"done": self._done, "text": text[:200]}), encoding="utf-8")
-
-
-def _end_with(parent: int) -> None:
-    """End this process and all that it has started when the server is gone, however it ended."""
-    while True:
-        time.sleep(1.0)
-        if os.getppid() != parent:
-            kill_tree(os.getpid())
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from contextlib import suppress
 
 import psutil
 
-__all__ = ["kill_descendants", "kill_tree"]
+__all__ = ["end_with_parent", "kill_descendants", "kill_tree"]
 
 
 def kill_descendants(pid: int) -> None:
@@ -27,3 +29,15 @@ def kill_tree(pid: int) -> None:
             os.killpg(pid, signal.SIGKILL)
     with suppress(psutil.Error):
         psutil.Process(pid).kill()
+
+
+def end_with_parent() -> None:
+    """End this process and all that it has started once its parent is gone, however that ended."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        kill_tree(os.getpid())
+
+    threading.Thread(target=watch, daemon=True).start()
