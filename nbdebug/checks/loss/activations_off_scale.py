@@ -64,6 +64,12 @@ def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Fin
                 "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
                 Patch("reinitialize", {"gain": "relu"}),
             ),
+            Remedy(
+                "Divide sums over neighbors or positions by their number, or each layer's weights by its output's "
+                "standard deviation.",
+                "with torch.no_grad():\n    layer.weight /= layer(x).std()",
+                Patch("unit-activations"),
+            ),
             Remedy("Add normalization between layers.", "nn.BatchNorm1d(width)", Patch("normalize-between")),
         ),
         exhibit=Bars(
