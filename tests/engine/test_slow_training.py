@@ -9,6 +9,7 @@ import torch
 import nbdebug
 from tests.checks.test_training_slow import small_steps
 from tests.unseen.fifth_scales import weights_of_a_thousandth
+from tests.unseen.fifth_slow import weights_of_ten
 
 
 def diagnosed(made: dict[str, Any]) -> nbdebug.Report:
@@ -26,6 +27,12 @@ def test_weights_off_scale_that_slow_the_training_are_a_suspect() -> None:
     assert len(first.verifications[0].contests) == 2
     (slow,) = report.result("training-slow").findings
     assert slow.severity == "note" and slow.remedies and "it comes as far in" in slow.says
+
+
+def test_a_usual_start_under_a_careful_rate_is_no_alarm() -> None:
+    """Scaled to unit variance, PyTorch's own initialization trains faster as well, which makes it no problem."""
+    torch.manual_seed(0)
+    assert not diagnosed(weights_of_ten(is_faulty=False)).alarms
 
 
 def test_a_careful_rate_is_named_in_the_note_alone() -> None:
