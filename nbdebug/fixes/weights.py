@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from nbdebug.sandbox import Sandbox
 
 __all__: list[str] = []
 
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 UNIT = (0.01, 10.0)  # standard deviations that need no scaling; our choice: PyTorch's defaults shrink them with depth
 
 
@@ -53,27 +55,24 @@ def _initialized_by_fan_in(module: nn.Module, name: str, parameter: nn.Parameter
 
 @patch()
 def unit_activations(sandbox: Sandbox) -> None:
-    """Scale the weights of each layer whose output is far off unit scale on the first batch, in the order of calls.
+    """Divide the output of each layer that is far off unit scale on the first batch by its standard deviation there.
 
-    Layer-sequential unit variance (Mishkin and Matas, 2016), for the layers that need it.
+    The divisors stay constant, as if sums over neighbors or positions were means; the weights stay as they are.
     """
-    scaled = list[str]()
-    paths = {module: path for path, module in sandbox.model.named_modules()}
+    divisors, first = dict[str, float](), list[float]()
+    layers = [(n, m) for n, m in sandbox.model.named_modules() if isinstance(m, LAYERS)]
 
-    def scale(module: Any, args: Any, output: Any) -> Any:
+    def measure(path: str, module: Any, args: Any, output: Any) -> Any:
         std = float(output.detach().double().std()) if isinstance(output, torch.Tensor) and output.numel() > 1 else 1.0
-        if UNIT[0] <= std <= UNIT[1] or not 0 < std < math.inf or paths[module] in scaled:
-            return None
-        scaled.append(paths[module])
-        for parameter in module.parameters(recurse=False):
-            parameter.detach().div_(std)
-        return output / std
+        if path not in divisors:
+            first.append(std)
+            divisors[path] = std / first[0] if 0 < std < math.inf and not UNIT[0] <= std <= UNIT[1] else 1.0
+        return divide(path, module, args, output)
 
-    hooks = [
-        module.register_forward_hook(scale)
-        for module in sandbox.model.modules()
-        if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
-    ]
+    def divide(path: str, module: Any, args: Any, output: Any) -> Any:
+        return output if divisors.get(path, 1.0) == 1.0 else output / divisors[path]
+
+    hooks = [module.register_forward_hook(partial(measure, path)) for path, module in layers]
     try:
         with torch.no_grad():
             sandbox.ready_to_train()
@@ -81,8 +80,10 @@ def unit_activations(sandbox: Sandbox) -> None:
     finally:
         for hook in hooks:
             hook.remove()
-    if not scaled:
+    if all(divisor == 1.0 for divisor in divisors.values()):
         raise NotApplicable("the output of every layer is near unit scale")
+    for path, module in layers:
+        module.register_forward_hook(partial(divide, path))
 
 
 @patch()

@@ -65,9 +65,8 @@ def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Fin
                 Patch("reinitialize", {"gain": "relu"}),
             ),
             Remedy(
-                "Divide sums over neighbors or positions by their number, or each layer's weights by its output's "
-                "standard deviation.",
-                "with torch.no_grad():\n    layer.weight /= layer(x).std()",
+                "Divide sums over neighbors or positions by their number.",
+                "x = adjacency @ x / adjacency.sum(-1, keepdim=True)",
                 Patch("unit-activations"),
             ),
             Remedy("Add normalization between layers.", "nn.BatchNorm1d(width)", Patch("normalize-between")),

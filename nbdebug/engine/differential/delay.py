@@ -25,9 +25,11 @@ from nbdebug.setup import Setup
 __all__ = ["AT_THE_START", "OFF_SCALE", "Delay", "find_delay"]
 
 SPEED_UP = 3  # times fewer steps
+SYMPTOM = "initial-loss-off"  # of the other scales
 OFF_SCALE = {
     "activations-off-scale",
     "feature-scales-differ",
+    SYMPTOM,
     "initialization-off-scale",
     "unnormalized-inputs",
     "unscaled-targets",
@@ -86,7 +88,7 @@ def _in_order(sandbox: Sandbox, data: HeldOut, findings: Sequence[Finding]) -> l
     fitting = [exchange for exchange in exchanges_for(sandbox, data) if exchange.check != SCALED_OUTPUTS]
     known = [*hypotheses(findings), *fitting]
     named = [exchange for exchange in known if exchange.check and not _is_repair(exchange)]
-    return sorted(named, key=lambda exchange: exchange.check not in OFF_SCALE)
+    return sorted(named, key=lambda exchange: (exchange.check not in OFF_SCALE, exchange.check == SYMPTOM))
 
 
 def _is_repair(exchange: Exchange) -> bool:

@@ -17,7 +17,7 @@ from nbdebug.setup import Batch
 
 __all__ = ["is_far_off", "off_scale", "scales", "start"]
 
-UNIT_VARIANCE = "with torch.no_grad():\n    layer.weight /= layer(x).std()"
+MEANS = "x = adjacency @ x / adjacency.sum(-1, keepdim=True)"
 FAR_OFF = (0.1, 10.0)  # times PyTorch's default standard deviation; our choice
 SHIFTED = 0.5  # standard deviations: so far from zero is the mean of no usual initialization
 
@@ -80,7 +80,7 @@ def start(sandbox: Sandbox) -> Iterator[Exchange]:
     yield _one(
         "activations scaled to unit variance", "activations-off-scale",
         "Activations are far off unit scale at the start", "model",
-        ("Divide sums over neighbors or positions by their number, or normalize between layers.", UNIT_VARIANCE,
+        ("Divide sums over neighbors or positions by their number, or normalize between layers.", MEANS,
          Patch("unit-activations")),
         is_general=True,
     )  # fmt: skip
