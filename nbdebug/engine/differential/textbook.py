@@ -17,7 +17,7 @@ from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.experiments.trial_training import HeldOut
 from nbdebug.setup import Setup
 
-__all__ = ["needed_together"]
+__all__ = ["needed_together", "smallest", "together"]
 
 # One exchange for each ingredient, in the order in which causes are named.
 INGREDIENTS = (
@@ -48,17 +48,15 @@ def needed_together(
 
     def trained(parts: Sequence[Exchange]) -> Run:
         control.progress(0.9, f"trying {' and '.join(part.name for part in parts)}")
-        return attempt(setup, data, gate, _together(parts), control, steps=steps_of(gate))
+        return attempt(setup, data, gate, together(parts), control, steps=steps_of(gate))
 
     best = trained(chosen) if len(chosen) > 1 else None
     if best is None or not best.was_tried or best.skill - own < gain_needed([], own):
         return None
-    return _smallest(chosen, best, own, trained)
+    return smallest(chosen, best, own, trained)
 
 
-def _smallest(
-    chosen: list[Exchange], best: Run, own: float, trained: Callable[[Sequence[Exchange]], Run]
-) -> Run | None:
+def smallest(chosen: list[Exchange], best: Run, own: float, trained: Callable[[Sequence[Exchange]], Run]) -> Run | None:
     """Return to the user's ingredients, the last in the order of causes first, as long as the rescue holds."""
     needed = gain_needed([best], own)
     for part in reversed(list(chosen)):
@@ -72,7 +70,7 @@ def _smallest(
     return best if is_named else None
 
 
-def _together(parts: Sequence[Exchange]) -> Exchange:
+def together(parts: Sequence[Exchange]) -> Exchange:
     """Return the exchange of all of these, under the name of the first that is a cause."""
     causes = [part for part in parts if part.check]
     first, remedies = causes[0] if causes else parts[0], list[Remedy]()
