@@ -7,22 +7,19 @@ A contradiction stands whatever the training does. Everything else is judged by 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from nbdebug.core.finding import Finding, Result
-from nbdebug.core.journal import Event
 from nbdebug.core.verification import Verification
 from nbdebug.engine.differential import NO_HINDRANCE, OUTCOMES, Differential, take_apart
 from nbdebug.engine.differential.evidence import compared, contests, curves, numbers, skills, summary
 from nbdebug.engine.ranking import ranked
-from nbdebug.engine.session import Session, not_tried
-from nbdebug.errors import Cancelled, NbdebugError, OutOfTime
+from nbdebug.engine.searching import searched
+from nbdebug.engine.session import Session
+from nbdebug.engine.slow_training import explain_delay, is_late
 from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.report.progress import Shown, progress_line
-from nbdebug.sandbox import interrupts_held
+from nbdebug.report.progress import Shown
 
 __all__ = ["ruled_out", "says_learning", "settle"]
 
@@ -40,7 +37,10 @@ def settle(session: Session, order: Sequence[str], *, shown: Shown) -> bool:
     if gate.verdict == "unknown" and gate.measure != "held-out loss":
         return False  # nobody learns it: the data, the model and the loss are all suspects
     if gate.verdict != "fails":
+        odd = ranked(session.journal.findings, order)
         _calm(session, gate)
+        if is_late(gate, odd):
+            explain_delay(session, gate, odd, shown)
         return True
     found = _taken_apart(session, gate, order, shown)
     if found is not None:
@@ -79,25 +79,12 @@ def says_learning(gate: LearningGate) -> str:
 def _taken_apart(session: Session, gate: LearningGate, order: Sequence[str], shown: Shown) -> Differential | None:
     """Run the differential diagnosis under guard; None where it was stopped or the copies cannot be made."""
     findings = ranked(session.journal.findings, order)
-    title = "finding the cause of the failure"
-    started = time.perf_counter()
-    try:
-        line = progress_line(title, shown=shown, control=session.control)
-        with interrupts_held(session.control), line as listen, _heard(session, listen):
-            return session.experiment(
-                "differential", title, lambda: take_apart(session.setup, gate, findings, session.control)
-            )
-    except OutOfTime:
-        session.journal.note(f"Your training fails; finding the cause is {not_tried(session.control)}.")
-    except (Cancelled, KeyboardInterrupt):
-        if session.control.insisted.is_set():
-            raise
-    except NbdebugError as why:
-        session.journal.note(f"The cause of the failure was not searched for: {why}")
-    finally:
-        session.control.reset()
-        session.timings["differential"] = time.perf_counter() - started
-    return None
+    return searched(
+        session,
+        ("differential", "finding the cause of the failure", "Your training fails; finding the cause is"),
+        lambda: take_apart(session.setup, gate, findings, session.control),
+        shown,
+    )
 
 
 def ruled_out(session: Session) -> list[tuple[str, float]]:
@@ -107,19 +94,6 @@ def ruled_out(session: Session) -> list[tuple[str, float]]:
         return []
     vain = [run for run in found.runs if run.was_tried and not found.rescues(run)]
     return [(run.exchange.name, run.skill) for run in sorted(vain, key=lambda run: -run.skill)]
-
-
-class _heard:
-    """Pass the events of a session on to a listener inside the block."""
-
-    def __init__(self, session: Session, listen: Callable[[Event], Any]) -> None:
-        self.session, self.listen = session, listen
-
-    def __enter__(self) -> None:
-        self.stop = self.session.journal.subscribe(self.listen)
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def _write(session: Session, gate: LearningGate, found: Differential) -> None:
@@ -183,7 +157,7 @@ def _confirmed(finding: Finding, gate: LearningGate, found: Differential, others
     assert found.cause is not None
     proven = found.cause.exchange.remedies
     remedy = next((r for r in finding.remedies if r in proven), proven[0])
-    proof = Verification(remedy, "verified", compared(gate, found), contests(gate, found), curves(gate, found))
+    proof = Verification(remedy, "verified", compared(gate, found), contests(gate, found), curves(gate, found.cause))
     return replace(
         finding,
         severity="bug",
@@ -202,7 +176,7 @@ def _named(gate: LearningGate, found: Differential, others: Sequence[str]) -> Fi
     assert found.cause is not None
     exchange = found.cause.exchange
     proof = Verification(
-        exchange.remedies[-1], "verified", compared(gate, found), contests(gate, found), curves(gate, found)
+        exchange.remedies[-1], "verified", compared(gate, found), contests(gate, found), curves(gate, found.cause)
     )
     return Finding(
         f"{exchange.cause}: with {exchange.name}, {compared(gate, found)}",
@@ -211,7 +185,7 @@ def _named(gate: LearningGate, found: Differential, others: Sequence[str]) -> Fi
         evidence={**numbers(gate, found), "threshold": found.needed, "source": "comparison within the run"},
         remedies=exchange.remedies,
         explains=_explained((), others),
-        exhibit=curves(gate, found),
+        exhibit=curves(gate, found.cause),
         verifications=[proof],
         cures=(FAILS,),
     )

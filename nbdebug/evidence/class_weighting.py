@@ -24,12 +24,14 @@ class ClassWeighting:
     """How hard the loss pulls at samples of different classes that are predicted equally well.
 
     `pulls` maps a class to the size of the gradient at its output. `discount` is how much less an easy sample pulls
-    than under cross-entropy (1 means as much, 0 not at all), None where that was not tried.
+    than under cross-entropy (1 means as much, 0 not at all), None where that was not tried. `is_scored` says that each
+    class has an output of its own, so that equal outputs favor none of them.
     """
 
     pulls: dict[int, float] = field(default_factory=dict)
     discount: float | None = None
     reason: str = ""
+    is_scored: bool = False
 
 
 CLASSES = 8  # the rarest and the commonest of more
@@ -75,7 +77,7 @@ def _weigh(sandbox: Sandbox, labels: np.ndarray) -> ClassWeighting:
     size = gradient.flatten(1).norm(dim=1)
     pulls = {int(c): float(size[given == c].mean()) for c in chosen if bool((given == c).any())}
     easy = _discount(box, path, output, given, size) if dim == 1 and scale == "logits" else None
-    return ClassWeighting(pulls, easy)
+    return ClassWeighting(pulls, easy, is_scored=dim is not None)
 
 
 def _answered(batch: Batch, target: torch.Tensor, given: torch.Tensor) -> Batch:

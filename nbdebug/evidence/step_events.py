@@ -113,7 +113,7 @@ class StepEvents:
 
 
 CALLS = 6
-CALLS_AT_MOST = 24  # an optimizer may step every so many calls only
+CALLS_AT_MOST = 34  # an optimizer may step every sixteen calls only, and its second step confirms the first
 PASSES = 2  # of a loss without a training step
 
 
@@ -201,9 +201,14 @@ def _backward(loss: object) -> None:
 
 
 def _waits(log: StepLog) -> bool:
-    """Whether an optimizer that the step reaches, and whose parameters get gradients, has taken no step yet."""
+    """Whether an optimizer that the step reaches, and whose parameters get gradients, has taken no step yet.
+
+    One that accumulates over several passes is waited for until its second step.
+    """
     if not log.steps and not log.reached.optimizers:
         return False
+    if any(steps.count == 1 and max(steps.passes, default=0) > 1 for steps in log.steps.values()):
+        return True
     for optimizer in log.reached.optimizers.values():
         steps = log.steps.get(id(optimizer))
         if steps is None and any(log.parameters[id(p)].came for p in held_by(optimizer) if id(p) in log.parameters):

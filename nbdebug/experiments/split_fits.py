@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -15,11 +16,15 @@ from nbdebug.experiments.skill import Pairs, predictions_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["SplitFit", "split_fits"]
+__all__ = ["REORDERED", "SplitFit", "split_fits"]
 
 BATCHES = 8
 FEWEST = 40  # samples of a split
 ENOUGH = 600
+REORDERED = "columns in another order"
+MOST_COLUMNS = 32  # of a table, whose columns may stand in another order
+MOST_TRIED = 1500  # orders of columns
+LEAST = 0.005  # of skill: a pair of columns that is worth exchanging
 GAP = 0.5  # of the skill on held-out training samples; a split above it needs no explanation
 
 
@@ -84,6 +89,8 @@ def _of_feed(sandbox: Sandbox, feed: object, kind: str, known: Pairs, own: float
     renamed, names = _renamed(found[1], classes) if kind == "classes" else (math.nan, ())
     rescaled = _rescaled(found[1]) if kind == "numbers" else math.nan
     moved, how = _moved(sandbox, batches, kind)
+    if not moved >= GAP * own:
+        moved, how = _reordered(sandbox, batches, kind)
     return SplitFit(fit.name, samples, classes, own, skill, renamed, names, rescaled, moved, how)
 
 
@@ -135,3 +142,40 @@ def _moved(sandbox: Sandbox, batches: Sequence[Batch], kind: str) -> tuple[float
 def _turned(move: Callable[[torch.Tensor], torch.Tensor], _: str, x: torch.Tensor) -> torch.Tensor:
     turned = move(x) if x.dim() == 4 and x.is_floating_point() else x
     return turned if turned.shape == x.shape else x
+
+
+def _reordered(sandbox: Sandbox, batches: Sequence[Batch], kind: str) -> tuple[float, str]:
+    """Exchange pairs of columns of a table as long as half of the batches gets better, and measure the others."""
+    tables = [x for x in batches[0].inputs.values() if x.dim() == 2 and x.is_floating_point()]
+    if len(batches) < 2 or len(tables) != 1 or not 2 <= tables[0].shape[1] <= MOST_COLUMNS:
+        return math.nan, ""
+    halves, columns = (batches[::2], batches[1::2]), tables[0].shape[1]
+
+    def skill(order: Sequence[int], part: Sequence[Batch]) -> float:
+        sandbox.control.poll()
+        found = predictions_of(sandbox, [batch.map_inputs(partial(_ordered, order)) for batch in part])
+        return _skill(kind, found[1]) if found is not None and found[0] == kind else -1.0
+
+    order = _climbed(list(range(columns)), lambda order: skill(order, halves[0]))
+    moved = sum(place != column for place, column in enumerate(order))
+    return (skill(order, halves[1]), f"{moved} {REORDERED}") if moved else (math.nan, "")
+
+
+def _climbed(order: list[int], skill: Callable[[list[int]], float]) -> list[int]:
+    """Exchange the pair that helps, again and again, until none does."""
+    best, tried, is_better = skill(order), 0, True
+    while is_better:
+        is_better = False
+        for a, b in combinations(range(len(order)), 2):
+            other = list(order)
+            other[a], other[b] = order[b], order[a]
+            tried += 1
+            if (gained := skill(other)) > best + LEAST:
+                order, best, is_better = other, gained, True
+            if tried >= MOST_TRIED:
+                return order
+    return order
+
+
+def _ordered(order: Sequence[int], _: str, x: torch.Tensor) -> torch.Tensor:
+    return x[:, list(order)] if x.dim() == 2 and x.shape[1] == len(order) and x.is_floating_point() else x

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from nbdebug.errors import NotApplicable
+from nbdebug.experiments.reached_parts import reached_parts
 from nbdebug.experiments.train_briefly import scale_learning_rate
 from nbdebug.fixes import patch
 from nbdebug.sandbox import Sandbox
@@ -142,6 +143,18 @@ def train_loss(sandbox: Sandbox) -> None:
     add_to_optimizer(sandbox, list(sandbox.loss_fn.parameters()))
 
 
+@patch()
+def train_reached(sandbox: Sandbox, *, name: str) -> None:
+    """Add what the loss or the training step holds under this name, a network or a tensor, to the optimizer."""
+    reached = reached_parts(sandbox)
+    if name in reached.networks:
+        add_to_optimizer(sandbox, [p for p in reached.networks[name].parameters() if p.requires_grad])
+    elif name in reached.tensors:
+        add_to_optimizer(sandbox, [reached.tensors[name]])
+    else:
+        raise NotApplicable(f"{name} was not found in the copy")
+
+
 @patch("check")
 def slow_schedule(sandbox: Sandbox, *, times: int) -> None:
     """Slow the schedule down by this factor."""
@@ -198,7 +211,7 @@ def clip_gradients(sandbox: Sandbox, *, norm: float = 1.0) -> None:
     sandbox.optimizer.register_step_pre_hook(clip)
 
 
-def add_to_optimizer(sandbox: Sandbox, parameters: list[nn.Parameter]) -> None:
+def add_to_optimizer(sandbox: Sandbox, parameters: Sequence[torch.Tensor]) -> None:
     """Add parameters that the optimizer does not hold yet, with the settings of the first group."""
     held = {id(p) for group in sandbox.optimizer.param_groups for p in group["params"]}
     missing = [p for p in parameters if id(p) not in held]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,6 +16,9 @@ from nbdebug.fixes.places import last_layer
 from nbdebug.sandbox import Sandbox
 
 __all__: list[str] = []
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+UNIT = (0.01, 10.0)  # standard deviations that need no scaling; our choice: PyTorch's defaults shrink them with depth
 
 
 @patch()
@@ -46,6 +51,39 @@ def _initialized_by_fan_in(module: nn.Module, name: str, parameter: nn.Parameter
     else:
         nn.init.kaiming_uniform_(parameter, a=math.sqrt(5))  # PyTorch's default for linear and convolution layers
     return 1
+
+
+@patch()
+def unit_activations(sandbox: Sandbox) -> None:
+    """Divide the output of each layer that is far off unit scale on the first batch by its standard deviation there.
+
+    The divisors stay constant, as if sums over neighbors or positions were means; the weights stay as they are.
+    """
+    divisors, first = dict[str, float](), list[float]()
+    layers = [(n, m) for n, m in sandbox.model.named_modules() if isinstance(m, LAYERS)]
+
+    def measure(path: str, module: Any, args: Any, output: Any) -> Any:
+        std = float(output.detach().double().std()) if isinstance(output, torch.Tensor) and output.numel() > 1 else 1.0
+        if path not in divisors:
+            first.append(std)
+            divisors[path] = std / first[0] if 0 < std < math.inf and not UNIT[0] <= std <= UNIT[1] else 1.0
+        return divide(path, module, args, output)
+
+    def divide(path: str, module: Any, args: Any, output: Any) -> Any:
+        return output if divisors.get(path, 1.0) == 1.0 else output / divisors[path]
+
+    hooks = [module.register_forward_hook(partial(measure, path)) for path, module in layers]
+    try:
+        with torch.no_grad():
+            sandbox.ready_to_train()
+            sandbox.run(sandbox.batch())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if all(divisor == 1.0 for divisor in divisors.values()):
+        raise NotApplicable("the output of every layer is near unit scale")
+    for path, module in layers:
+        module.register_forward_hook(partial(divide, path))
 
 
 @patch()

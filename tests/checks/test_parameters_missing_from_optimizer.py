@@ -56,6 +56,25 @@ def only_the_head_given() -> dict[str, Any]:
     # fixed: return setup(model, torch.optim.Adam(model.parameters()))
 
 
+class Prototypes(nn.Module):
+    """A loss that learns a center for each class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.centers = nn.Parameter(torch.randn(10, 10))
+
+    def forward(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the cross-entropy of the negative distances."""
+        return nn.functional.cross_entropy(-torch.cdist(points, self.centers), labels)
+
+
+@failing_example("parameters-missing-from-optimizer", where="loss_fn")
+def loss_of_prototypes() -> dict[str, Any]:
+    """The centers belong to the loss, and only the network is trained."""
+    model = Parts()
+    return {**setup(model, torch.optim.Adam(model.parameters())), "loss_fn": Prototypes()}
+
+
 def severities(**setup: Any) -> list[str]:
     """Run the check alone."""
     report = nbdebug.diagnose(**setup, checks=["parameters-missing-from-optimizer"], progress=False)

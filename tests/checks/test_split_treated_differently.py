@@ -91,3 +91,14 @@ def test_overfitting_is_no_other_treatment() -> None:
     x, y = images()
     noise = x[1400:] + 2.0 * torch.randn(397, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     assert alarms(trained_on(x[:300], y[:300], (noise, y[1400:]), convolutions(), nn.CrossEntropyLoss())) == []
+
+
+@failing_example(CHECK, where="val_loader")
+def columns_sorted_by_name() -> dict[str, Any]:
+    """The columns of the validation table stand in another order, and look alike."""
+    x, y = (torch.tensor(part, dtype=torch.float32) for part in make_friedman1(1000, noise=0.1, random_state=0))
+    x, y = (x - 0.5) * 3.4, ((y - y.mean()) / y.std())[:, None]
+    order = [9, 3, 0, 2, 4, 1, 5, 6, 7, 8]  # fixed: order = list(range(10))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1))
+    return trained_on(x[:700], y[:700], (x[700:][:, order], y[700:]), model, nn.MSELoss())

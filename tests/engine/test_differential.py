@@ -193,6 +193,17 @@ def plain(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.T
     return loss
 
 
+def in_twos(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+    """Accumulate over two passes, and clear the gradients after the step."""
+    for half in ((part[:3] for part in batch), (part[3:] for part in batch)):
+        x, y = half
+        loss = loss_fn(model(x), y) / 2
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
 SCHEDULERS: list[Any] = []
 PARTS = {
     "a constant learning rate": "schedule-reaches-zero",
@@ -201,7 +212,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(("step", "expected"), [(scheduled, set(PARTS)), (plain, set())])
+@pytest.mark.parametrize(("step", "expected"), [(scheduled, set(PARTS)), (plain, set()), (in_twos, set())])
 def test_a_step_is_taken_apart_where_there_is_something_to_exchange(step: Any, expected: set[str]) -> None:
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -15,6 +15,7 @@ from nbdebug.fixes import all_patches
 from tests.examples import all_failing_examples
 from tests.trust.fingerprint import difference, fingerprint
 from tests.unseen import all_unseen
+from tests.unseen.fifth_scales import neighbors_added_up
 from tests.zoo.tabular import digits
 
 # patch: the failing example that it mends, as check:name
@@ -67,6 +68,7 @@ MENDS = {
     "textbook-optimizer": "learning-rate-too-low:sgd_that_creeps",
     "train-everything": "parameters-missing-from-optimizer:optimizer_of_another_model",
     "train-loss": "unregistered-parameters:loss_learns_alone",
+    "train-reached": "parameters-missing-from-optimizer:loss_of_prototypes",
     "unfreeze": "frozen-parameters:frozen_altogether",
     "weigh-classes": "class-imbalance:rare_class_and_cross_entropy",
     "zero-bias": "dead-units:bias_far_below",
@@ -97,6 +99,7 @@ BY_HAND = (
     "plain-loss",
     "shortcuts",
     "uncorrected-spread",
+    "unit-activations",
 )  # those that no failing example needs: below
 
 
@@ -172,6 +175,13 @@ def test_shortcuts_mend_a_deep_plain_network() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     setup = {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
     assert by_hand(setup, "vanishing-gradients", Patch("shortcuts")).verify(progress=False).verified
+
+
+def test_unit_activations_tame_sums_over_neighbors() -> None:
+    torch.manual_seed(0)
+    setup = neighbors_added_up()
+    verification = by_hand(setup, "activations-off-scale", Patch("unit-activations")).verify(progress=False)
+    assert verification.verified, verification
 
 
 def test_the_error_alone_is_learned_where_a_penalty_outweighs_it() -> None:

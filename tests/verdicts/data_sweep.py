@@ -9,6 +9,7 @@ import numpy as np
 from nbdebug.checks.data.extreme_batch_size import LoneSample
 from nbdebug.checks.data.invalid_labels import LabelTrial, LabelTrials
 from nbdebug.checks.data.non_finite_inputs import BadValuesReach
+from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
 from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook, SampleFailure
@@ -228,3 +229,23 @@ table.row("inverse weights", "silent", *inverted(spread=0.25))
 table.pair("classes", lambda classes: inverted(classes=classes), {3: "suspect", 2: "not applicable"})
 table.pair("correlation", inverted, {0.8: "suspect", 0.88: "silent"})
 table.pair("spread", lambda spread: inverted(spread=spread), {1.6: "suspect", 1.4: "silent"})
+
+
+def weighed(least: float, **facts: Any) -> tuple[None, LoaderSweep, ClassWeighting]:
+    """Return three equally frequent classes, of which the last has so little weight."""
+    known = ClassWeighting({0: 1.0, 1: 1.0, 2: least}, is_scored=True, **facts)
+    return None, sweep(300, [0, 1, 2] * 100), known
+
+
+table = Table("class-ignored-by-loss")
+table.row("none", "silent", IgnoredClasses(3, 64, {}, ""), None, None)
+table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"), None, None)
+table.row("a tenth of the weight", "silent", *weighed(0.1))
+table.row("no weight in a loss of one's own", "suspect", *weighed(0.0))
+table.row("one output", "silent", None, sweep(300, [0, 1, 2] * 100), ClassWeighting({0: 0.0, 1: 1.0, 2: 2.0}))
+table.row(
+    "weights for balance", "silent", None, sweep(1010, [0] * 1000 + [1] * 10),
+    ClassWeighting({0: 0.005, 1: 1.0}, is_scored=True),
+)  # fmt: skip
+table.row("neither is known", "not applicable", None, None, None)
+table.pair("share", weighed, {0.009: "suspect", 0.011: "silent"})

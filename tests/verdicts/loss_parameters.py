@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.data.blank_in_targets import CtcTargets
-from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
 from nbdebug.checks.loss.layers_share_weights import SharedLayer, SharedLayers
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
@@ -152,10 +151,6 @@ table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (h
 table = Table("missing-create-graph")
 table.row("derivatives with a graph", "silent", DerivativeTerms(1, (), 1.0))
 table.row("a constant term", "bug", DerivativeTerms(1, (0.5,), 1.0))
-
-table = Table("class-ignored-by-loss")
-table.row("none", "silent", IgnoredClasses(3, 64, {}, ""))
-table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"))
 
 table = Table("blank-in-targets")
 table.row("a free blank", "silent", CtcTargets(0, 64, 0, 0, 5))

@@ -115,10 +115,12 @@ table.pair("passes", lambda n: events(used("opt", passes=(n, n))), {2: "suspect"
 table.pair("steps", lambda n: events(used("opt", passes=(4,) * n)), {2: "suspect", 1: "silent"})
 
 
-def scheduled(*rates: float, each_call: bool = True, batches: int = 20, period: int = 0) -> StepSchedules:
+def scheduled(
+    *rates: float, each_call: bool = True, batches: int = 20, period: int = 0, kind: str = "LambdaLR"
+) -> StepSchedules:
     """Return a scheduler with these rates, the last of which goes on."""
     ahead = (*rates, *[rates[-1]] * (4 * batches))
-    return StepSchedules((StepSchedule("scheduler", "StepLR", each_call, rates[0], ahead, period),), batches)
+    return StepSchedules((StepSchedule("scheduler", kind, each_call, rates[0], ahead, period),), batches)
 
 
 table = Table("schedule-unit-wrong")
@@ -127,6 +129,9 @@ table.row("never above zero", "silent", scheduled(0.0))
 table.row("over after a few batches", "suspect", scheduled(0.1, 0.05, 0.0))
 table.row("stepped elsewhere", "silent", scheduled(0.1, 0.05, 0.0, each_call=False))
 table.row("a warm-up that is never stepped", "suspect", scheduled(0.0, 0.1, each_call=False))
+table.row("over with the epoch", "silent", scheduled(*[0.1] * 18, 0.0))
+table.row("without an end, over with the epoch", "suspect", scheduled(*[0.1] * 18, 0.0, kind="StepLR"))
+table.row("without an end, over after it", "silent", scheduled(*[0.1] * 21, 0.0, kind="StepLR"))
 table.row("a cosine for ten epochs", "suspect", scheduled(0.1, period=10))
 table.row("a cosine for eleven epochs", "silent", scheduled(0.1, period=11))
 table.pair("least", lambda batches: scheduled(0.1, 0.0, batches=batches), {20: "suspect", 19: "silent"})

@@ -9,7 +9,7 @@ from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.experiments.split_fits import SplitFit
+from nbdebug.experiments.split_fits import REORDERED, SplitFit
 
 __all__ = ["split_treated_differently"]
 
@@ -25,9 +25,9 @@ def split_treated_differently(
     """Labels or inputs of a split are prepared differently, although their distributions look alike.
 
     nbdebug trains a copy in your way and measures it on training samples that it was not trained on, and on the
-    validation and test data. Where these come out far worse, it renames their classes, rescales their targets or turns
-    their images; what brings the skill back says how the split differs. Names and scales are chosen on one half of the
-    samples and measured on the other.
+    validation and test data. Where these come out far worse, it renames their classes, rescales their targets, turns
+    their images or exchanges columns of a table; what brings the skill back says how the split differs. Names, scales
+    and orders are chosen on one half of the samples and measured on the other.
 
     Why it matters: a label map that is built for each split anew, or a transform that only one split gets, leaves every
     distribution as it was. The validation error then measures the mismatch, and looks like overfitting.
@@ -46,8 +46,9 @@ def split_treated_differently(
             says = f"With the targets of `{fit.name}` on another scale, a trained copy predicts them"
             yield _finding(fit, says, fit.rescaled, restored, SCALED)
         elif fit.moved >= enough:
-            says = f"With the images of `{fit.name}` {fit.moved_how}, a trained copy predicts them"
-            yield _finding(fit, says, fit.moved, restored, TURNED)
+            says = f"With the inputs of `{fit.name}` changed ({fit.moved_how}), a trained copy predicts them"
+            remedy = SAME_ORDER if fit.moved_how.endswith(REORDERED) else TURNED
+            yield _finding(fit, says, fit.moved, restored, remedy)
 
 
 SCALED = Remedy(
@@ -55,6 +56,9 @@ SCALED = Remedy(
     "y_val = (y_val - y_train.mean()) / y_train.std()",
 )
 TURNED = Remedy("Use the same deterministic transforms for both datasets.", "val_data.transform = train_data.transform")
+SAME_ORDER = Remedy(
+    "Select the columns by name, in one order, for every split.", "x_val = val_table[train_table.columns]"
+)
 ONE_MAP = Remedy(
     "Build the map from class names to numbers once, from the training data, and use it for every split.",
     "classes = sorted(set(train_names))\nnumber = {name: i for i, name in enumerate(classes)}\n"

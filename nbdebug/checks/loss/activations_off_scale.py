@@ -64,6 +64,11 @@ def _finding(hidden: Sequence[LayerFlow], trend: Trend, threshold: float) -> Fin
                 "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
                 Patch("reinitialize", {"gain": "relu"}),
             ),
+            Remedy(
+                "Divide sums over neighbors or positions by their number.",
+                "x = adjacency @ x / adjacency.sum(-1, keepdim=True)",
+                Patch("unit-activations"),
+            ),
             Remedy("Add normalization between layers.", "nn.BatchNorm1d(width)", Patch("normalize-between")),
         ),
         exhibit=Bars(

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.evidence.class_weighting import ClassWeighting
+from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape.ops import Op, Recording, Use
 from nbdebug.experiments.tape.program import run_recorded
@@ -86,30 +88,69 @@ def _tensor(recording: Recording, part: Any) -> torch.Tensor | None:
 
 
 @check(explains=("loss-metric-disagree", "wrong-loss-for-task"))
-def class_ignored_by_loss(ignored: IgnoredClasses) -> Iterator[Finding]:
-    """The loss ignores a class that occurs in the data.
+def class_ignored_by_loss(
+    ignored: IgnoredClasses | None,
+    sweep: LoaderSweep | None,
+    weighting: ClassWeighting | None,
+    *,
+    share: float = 0.01,  # of the influence of an average class; weights for balance make them equal; our choice
+) -> Iterator[Finding]:
+    """The loss ignores a class that occurs in the data, or gives it next to no weight.
 
     nbdebug records a few runs of your loss and reads `ignore_index` and the class weights of the cross entropy, where
-    it gets one label per sample. Labels of positions (tokens, pixels) often have a padding class, and are left out.
+    it gets one label per sample. Labels of positions (tokens, pixels) often have a padding class, and are left out. For
+    any loss with an output for each class it compares the gradients that samples of each class have for equal outputs,
+    times their number.
 
     Why it matters: samples of an ignored class contribute nothing to the loss. The model never learns to predict the
     class, while the accuracy still counts it.
 
-    What to try: use an ignore_index outside of the classes (the default is -100), and class weights above 0.
+    What to try: use an ignore_index outside of the classes (the default is -100), and class weights near 1.
     """
-    for label, count in ignored.ignored.items():
-        yield Finding(
-            f"The loss ignores class {label} by {ignored.by}, although {count} of {ignored.samples} samples have this "
-            "label.",
-            where="loss_fn",
-            severity="suspect",
-            evidence={
-                "class": label,
-                "classes": ignored.classes,
-                "samples of the class": count,
-                "samples": ignored.samples,
-                "threshold": 0,
-                "source": "torch.nn.CrossEntropyLoss: ignore_index, weight",
-            },
-            remedies=(Remedy("Leave no class out.", "loss_fn = torch.nn.CrossEntropyLoss()"),),
-        )
+    if ignored is None and weighting is None:
+        raise NotApplicable("the loss is no cross entropy with one label per sample")
+    for label, count in (ignored.ignored if ignored is not None else {}).items():
+        assert ignored is not None
+        says = f"The loss ignores class {label} by {ignored.by}, although {count} of {ignored.samples} samples have it."
+        yield _finding(says, label, count, 0.0, 0.0)
+    known = set(ignored.ignored) if ignored is not None else set()
+    if sweep is not None and weighting is not None and weighting.is_scored:
+        yield from _weighed_away(sweep, weighting, known, share)
+
+
+def _weighed_away(sweep: LoaderSweep, weighting: ClassWeighting, known: set[int], share: float) -> Iterator[Finding]:
+    """Return the classes whose samples taken together hardly count."""
+    labels = next(iter(sweep.class_labels().values()))
+    pulls = {label: pull for label, pull in weighting.pulls.items() if label not in known}
+    influence = {label: pull * int((labels == label).sum()) for label, pull in pulls.items()}
+    for label, own in influence.items():
+        others = [value for other, value in influence.items() if other != label]
+        count, usual = int((labels == label).sum()), max(pulls.values())
+        if count and others and own < share * sum(others) / len(others) and pulls[label] < share * usual:
+            says = (
+                f"The loss nearly ignores class {label}: for equal outputs, its samples ({count} of {len(labels)}) "
+                f"have {pulls[label] / usual:.1g} times the gradient of others."
+            )
+            yield _finding(says, label, count, pulls[label] / usual, share)
+
+
+def _finding(says: str, label: int, count: int, gradient: float, threshold: float) -> Finding:
+    return Finding(
+        says,
+        where="loss_fn",
+        severity="suspect",
+        evidence={
+            "class": label,
+            "samples of the class": count,
+            "gradient relative to others": gradient,
+            "threshold": threshold,
+            "source": "torch.nn.CrossEntropyLoss: ignore_index, weight; comparison within the run",
+        },
+        remedies=(
+            Remedy(
+                "Leave no class out.",
+                "loss_fn = torch.nn.CrossEntropyLoss()",
+                Patch("replace-loss", {"loss": "usual"}),
+            ),
+        ),
+    )

@@ -121,7 +121,14 @@ def _finding_in(
             "threshold": "every parameter with a gradient is held by an optimizer",
             "source": SOURCE,
         },
-        remedies=(Remedy("Add them to an optimizer.", f"optimizer.add_param_group({group})"),),
+        remedies=(
+            Remedy(
+                "Add them to an optimizer.",
+                f"optimizer.add_param_group({group})",
+                Patch("train-reached", {"name": where}) if events.is_step or where == "loss_fn" else None,
+            ),
+        ),
+        explains=("unregistered-parameters",) if where == "loss_fn" else (),
     )
 
 

@@ -80,6 +80,10 @@ PER_EPOCH = """for epoch in range(epochs):
 STEPPED = "optimizer.step()\nscheduler.step()"
 
 
+# They fall on for ever, so that the end of the first epoch is no end of theirs.
+ENDLESS = ("ExponentialLR", "MultiplicativeLR", "StepLR")
+
+
 @check(explains=("schedule-reaches-zero", "learning-rate-too-low", "loss-flat", "still-improving"))
 def schedule_unit_wrong(
     steps: StepSchedules,
@@ -114,7 +118,8 @@ def schedule_unit_wrong(
             continue
         if batches < least:
             continue
-        later = schedule.rates[int(within * batches) : 3 * batches]
+        begin = batches if schedule.kind in ENDLESS else int(within * batches)
+        later = schedule.rates[begin : 3 * batches]
         remedy = Remedy("Step it once per epoch.", PER_EPOCH)
         if later and len(schedule.rates) > batches and max(later) < low * highest:
             fallen = next(i for i, rate in enumerate(schedule.rates) if i and rate < low * highest)

@@ -14,6 +14,7 @@ from nbdebug.core.finding import Finding
 from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates, gain_needed, rescues
 from nbdebug.engine.differential.exchanges import Exchange, exchanges_for, hypotheses
 from nbdebug.engine.differential.race import Run, own_skill, race, repeat
+from nbdebug.engine.differential.textbook import needed_together
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.experiments.trial_training import split_batches
 from nbdebug.sandbox import make_sandbox
@@ -68,4 +69,9 @@ def take_apart(setup: Setup, gate: LearningGate, findings: Sequence[Finding], co
         again = repeat(setup, data, gate, run.exchange, control)
         if again.was_tried and again.skill - found.own >= found.needed:
             return Differential(found.own, found.runs, run, again, repairs)
+    joint = needed_together(setup, data, gate, runs, control)
+    if joint is not None:
+        again = repeat(setup, data, gate, joint.exchange, control)
+        if again.was_tried and again.skill - found.own >= found.needed:
+            return Differential(found.own, (*found.runs, joint), joint, again, repairs)
     return Differential(found.own, found.runs, None, None, repairs)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nbdebug.engine.differential.race import Run
 
-__all__ = ["LEAST_GAIN", "NO_HINDRANCE", "OUTCOMES", "candidates", "gain_needed", "rescues"]
+__all__ = ["LEAST_GAIN", "NO_HINDRANCE", "OUTCOMES", "REPAIRS", "candidates", "gain_needed", "rescues"]
 
 LEAST_GAIN = 0.15  # of skill; smaller ones happen between seeds
 # How a training comes out. None of these is a cause, so whatever is named as the cause accounts for them.

@@ -10,7 +10,7 @@ from nbdebug.core.verification import Contest
 from nbdebug.engine.differential import Differential, Run
 from nbdebug.evidence.learning_gate import LearningGate
 
-__all__ = ["compared", "contests", "curves", "numbers", "skills", "summary"]
+__all__ = ["compared", "contests", "contests_of", "curves", "numbers", "skills", "summary"]
 
 MOST_SHOWN = 12  # exchanges in a chart
 MOST_NAMED = 3  # in a sentence
@@ -52,17 +52,20 @@ def numbers(gate: LearningGate, found: Differential) -> dict[str, Any]:
 
 def contests(gate: LearningGate, found: Differential) -> tuple[Contest, ...]:
     """Return the comparison from each random start."""
-    runs: list[Run] = [run for run in (found.cause, found.again) if run is not None]
+    return contests_of(gate, [run for run in (found.cause, found.again) if run is not None])
+
+
+def contests_of(gate: LearningGate, runs: Sequence[Run]) -> tuple[Contest, ...]:
+    """Return the comparison of each of these runs with the user's own training."""
     return tuple(
         Contest(seed, gate.measure, gate.patient_value, run.value, better=True, clean=True)
         for seed, run in enumerate(runs)
     )
 
 
-def curves(gate: LearningGate, found: Differential) -> Lines:
+def curves(gate: LearningGate, run: Run) -> Lines:
     """Return the loss curves with and without the exchange."""
-    assert found.cause is not None
-    lines = [("as it is", gate.losses), (f"with {found.cause.exchange.name}", found.cause.losses)]
+    lines = [("as it is", gate.losses), (f"with {run.exchange.name}", run.losses)]
     return Lines.of_losses(lines, "Training loss")
 
 

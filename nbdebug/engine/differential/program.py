@@ -55,7 +55,7 @@ def own_step(sandbox: Sandbox) -> Iterator[Exchange]:
             ("Step the scheduler once per epoch, or make the schedule longer.", code, Patch("constant-rate")),
         )  # fmt: skip
     facts = step_facts(sandbox) if setup.train_step is not None else StepFacts()
-    if facts.accumulates:
+    if facts.keeps_gradients:
         yield _one(
             "cleared gradients", "accumulated-gradients", "The gradients of earlier steps are not cleared",
             "train_step", ("Clear the gradients before each backward pass.", "optimizer.zero_grad()",

@@ -16,7 +16,7 @@ from nbdebug.sandbox import Sandbox, make_sandbox
 from nbdebug.setup import Setup
 from nbdebug.setup.sample_dataset import seed_all
 
-__all__ = ["Run", "own_skill", "race", "repeat"]
+__all__ = ["AHEAD", "Run", "attempt", "own_skill", "race", "repeat", "steps_of"]
 
 HEAT = 0.35  # of the steps, after which only those ahead go on; the winner is ahead by then in 22 to 28 of 31 cases
 AHEAD = 0.03  # of skill
@@ -47,7 +47,7 @@ class Run:
 
 def race(setup: Setup, data: HeldOut, gate: LearningGate, exchanges: Sequence[Exchange], control: Control) -> list[Run]:
     """Train every exchange for a third of the steps, and those that are ahead to the end, as far as the time lasts."""
-    steps, each = _steps(gate), gate.step_cost
+    steps, each = steps_of(gate), gate.step_cost
     heat = int(HEAT * steps)
     base = _loss_and_gradient(make_sandbox(setup, control), data)
     runs, ahead, floor = list[Run](), list[tuple[Run, TrialTraining]](), own_skill(gate) + AHEAD
@@ -72,7 +72,7 @@ def race(setup: Setup, data: HeldOut, gate: LearningGate, exchanges: Sequence[Ex
 
 def _finished(run: Run, training: TrialTraining, gate: LearningGate, control: Control) -> None:
     """Train on to the end, where the time lasts."""
-    steps = _steps(gate) - training.steps
+    steps = steps_of(gate) - training.steps
     if _fits(control, gate.step_cost, steps):
         _trained(training, steps, gate, control.poll, run)
     else:
@@ -85,17 +85,34 @@ def _fits(control: Control, each: float, steps: int) -> bool:
 
 def repeat(setup: Setup, data: HeldOut, gate: LearningGate, exchange: Exchange, control: Control) -> Run:
     """Train one exchange again from another random start, to the end."""
+    return attempt(setup, data, gate, exchange, control, steps=steps_of(gate), seed=1)
+
+
+def attempt(
+    setup: Setup,
+    data: HeldOut,
+    gate: LearningGate,
+    exchange: Exchange,
+    control: Control,
+    *,
+    steps: int,
+    seed: int = 0,
+    floor: float = -math.inf,
+) -> Run:
+    """Train one exchange alone for so many steps, where they fit into the time; below the floor it ends early."""
     run = Run(exchange)
-    if not _fits(control, gate.step_cost, _steps(gate)):
+    if not _fits(control, gate.step_cost, steps):
         run.left_out = UNTRIED
         return run
-    training = _begun(setup, data, exchange, control, None, run, seed=1)
-    if training is not None:
-        _trained(training, _steps(gate), gate, control.poll, run)
+    training = _begun(setup, data, exchange, control, None, run, seed)
+    heat = int(HEAT * steps)
+    if training is not None and _trained(training, heat, gate, control.poll, run) and run.skill >= floor:
+        _trained(training, steps - heat, gate, control.poll, run)
     return run
 
 
-def _steps(gate: LearningGate) -> int:
+def steps_of(gate: LearningGate) -> int:
+    """Return the steps that an exchange is trained for: as many as the gate takes at first."""
     return max(gate.patient_steps // 3, gate.steps, 60)
 
 

@@ -15,8 +15,10 @@ from nbdebug.experiments.trial_training import HeldOut
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["off_scale", "scales", "start"]
+__all__ = ["is_far_off", "off_scale", "scales", "start"]
 
+MEANS = "x = adjacency @ x / adjacency.sum(-1, keepdim=True)"
+FAR_OFF = (0.1, 10.0)  # times PyTorch's default standard deviation; our choice
 SHIFTED = 0.5  # standard deviations: so far from zero is the mean of no usual initialization
 
 
@@ -66,7 +68,7 @@ def off_scale(values: torch.Tensor, least: float = 0.05, column_ratio: float = m
 
 
 def start(sandbox: Sandbox) -> Iterator[Exchange]:
-    """Return PyTorch's default initialization, where the weights of a layer are off scale."""
+    """Return PyTorch's default initialization, where the weights of a layer are off scale, and then scaled outputs."""
     odd = [name for name, scale in _weight_scales(sandbox.model) if not 0.45 <= scale <= 3.2]
     if odd:
         code = f"nn.init.kaiming_uniform_({in_code(odd[0])}.weight, a=5 ** 0.5)"
@@ -75,6 +77,21 @@ def start(sandbox: Sandbox) -> Iterator[Exchange]:
             f"The initial weights of {len(odd)} layers are off scale", odd[0],
             ("Initialize with PyTorch's defaults.", code, Patch("reinitialize")),
         )  # fmt: skip
+    yield _one(
+        "activations scaled to unit variance", "activations-off-scale",
+        "Activations are far off unit scale at the start", "model",
+        ("Divide sums over neighbors or positions by their number, or normalize between layers.", MEANS,
+         Patch("unit-activations")),
+        is_general=True,
+    )  # fmt: skip
+
+
+def is_far_off(sandbox: Sandbox) -> bool:
+    """Whether the weights of a layer are so far off scale that no usual initialization explains it.
+
+    GPT's and BERT's standard deviation of 0.02 is a fifth of the default of a layer with 32 inputs.
+    """
+    return any(not FAR_OFF[0] <= scale <= FAR_OFF[1] for _, scale in _weight_scales(sandbox.model))
 
 
 def _weight_scales(model: nn.Module) -> Iterator[tuple[str, float]]:
