@@ -10,6 +10,8 @@ import ast
 import re
 import subprocess
 import textwrap
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ OPTIONAL = {
 }  # extras that the tests do without
 PARTS = {"CONTRIBUTING.md"}  # pieces of files, which are read and not run; `make new-check` writes what is run
 SLOW = {"improve.md"}  # it trains many models
+SHARDED = {"distributed.md"}  # one process stands for the ranks that torchrun starts
 PRELUDE = """
 import nbdebug, pandas as pd, torch
 from torch import nn
@@ -86,6 +89,9 @@ def make_setup(learning_rate, width):
     return {"model": network, "loader": loader, "val_loader": val_loader, "loss_fn": loss_fn,
             "optimizer": torch.optim.Adam(network.parameters(), learning_rate)}
 
+good = lambda: make_setup(0.003, 16)
+bad = lambda: make_setup(1e-8, 16)
+
 def display(thing):
     return thing
 
@@ -105,13 +111,32 @@ def cases(pages: list[Path]) -> list[Any]:
     return [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.name in SLOW)) for p in pages]
 
 
+@contextmanager
+def one_rank() -> Iterator[dict[str, Any]]:
+    """Make this process the only rank of a group; yield what a sharded script imports."""
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield {"fully_shard": fully_shard}
+    finally:
+        dist.destroy_process_group()
+
+
 @pytest.mark.parametrize("page", cases([p for p in PAGES if blocks(p, "python") and p.name not in PARTS]))
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nbdebug.core.registry import registry
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "checks", dict(registry.load().checks))  # what a snippet registers goes with it
-    known: dict[str, Any] = {}
+    ranks: AbstractContextManager[dict[str, Any]] = one_rank() if page.name in SHARDED else nullcontext({})
+    with ranks as known:
+        run_snippets(page, known)
+
+
+def run_snippets(page: Path, known: dict[str, Any]) -> None:
+    """Run the snippets of one page in their order, in one namespace."""
     exec(PRELUDE, known)
     ran = 0
     for code in blocks(page, "python"):
