@@ -50,6 +50,8 @@ MENDS = {
     "reinitialize": "symmetric-initialization:all_zero",
     "relu-activations": "vanishing-gradients:deep_sigmoid",
     "reload-batches": "empty-loader:batch_larger_than_the_data",
+    "rename-split": "split-treated-differently:one_map_of_names_per_split",
+    "reorder-split": "split-treated-differently:columns_sorted_by_name",
     "replace-loss": "loss-not-differentiable:share_of_errors",
     "reread-images": "misread-image-layout:reshaped_instead_of_permuted",
     "samples-first": "batch-mixing:batch_first_forgotten",
