@@ -16,7 +16,7 @@ from nbdebug.experiments.skill import Pairs, predictions_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["REORDERED", "SplitFit", "split_fits"]
+__all__ = ["SplitFit", "split_fits"]
 
 BATCHES = 8
 FEWEST = 40  # samples of a split
@@ -47,6 +47,7 @@ class SplitFit:
     rescaled: float = math.nan
     moved: float = math.nan
     moved_how: str = ""
+    order: tuple[int, ...] = ()  # of the columns of a table, where they were exchanged
 
 
 MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -89,9 +90,10 @@ def _of_feed(sandbox: Sandbox, feed: object, kind: str, known: Pairs, own: float
     renamed, names = _renamed(found[1], classes) if kind == "classes" else (math.nan, ())
     rescaled = _rescaled(found[1]) if kind == "numbers" else math.nan
     moved, how = _moved(sandbox, batches, kind)
+    order: tuple[int, ...] = ()
     if not moved >= GAP * own:
-        moved, how = _reordered(sandbox, batches, kind)
-    return SplitFit(fit.name, samples, classes, own, skill, renamed, names, rescaled, moved, how)
+        moved, how, order = _reordered(sandbox, batches, kind)
+    return SplitFit(fit.name, samples, classes, own, skill, renamed, names, rescaled, moved, how, order)
 
 
 def _skill(kind: str, pairs: Pairs) -> float:
@@ -144,11 +146,11 @@ def _turned(move: Callable[[torch.Tensor], torch.Tensor], _: str, x: torch.Tenso
     return turned if turned.shape == x.shape else x
 
 
-def _reordered(sandbox: Sandbox, batches: Sequence[Batch], kind: str) -> tuple[float, str]:
+def _reordered(sandbox: Sandbox, batches: Sequence[Batch], kind: str) -> tuple[float, str, tuple[int, ...]]:
     """Exchange pairs of columns of a table as long as half of the batches gets better, and measure the others."""
     tables = [x for x in batches[0].inputs.values() if x.dim() == 2 and x.is_floating_point()]
     if len(batches) < 2 or len(tables) != 1 or not 2 <= tables[0].shape[1] <= MOST_COLUMNS:
-        return math.nan, ""
+        return math.nan, "", ()
     halves, columns = (batches[::2], batches[1::2]), tables[0].shape[1]
 
     def skill(order: Sequence[int], part: Sequence[Batch]) -> float:
@@ -158,7 +160,7 @@ def _reordered(sandbox: Sandbox, batches: Sequence[Batch], kind: str) -> tuple[f
 
     order = _climbed(list(range(columns)), lambda order: skill(order, halves[0]))
     moved = sum(place != column for place, column in enumerate(order))
-    return (skill(order, halves[1]), f"{moved} {REORDERED}") if moved else (math.nan, "")
+    return (skill(order, halves[1]), f"{moved} {REORDERED}", tuple(order)) if moved else (math.nan, "", ())
 
 
 def _climbed(order: list[int], skill: Callable[[list[int]], float]) -> list[int]:

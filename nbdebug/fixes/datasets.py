@@ -107,6 +107,32 @@ def scale_split(setup: Setup, *, split: str, name: str, factor: float) -> None:
     change_batches(setup, lambda batch: batch.map_inputs(scaled), only=split)
 
 
+@patch("clean")
+def rename_split(setup: Setup, *, split: str, names: Sequence[Sequence[int]]) -> None:
+    """Give the classes of a held-out split other numbers, as the label map of the training data would."""
+    numbers = {int(old): int(new) for old, new in names}
+
+    def renamed(_: str, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_floating_point():
+            return tensor
+        return tensor.clone().apply_(lambda label: numbers.get(int(label), int(label)))
+
+    _feed_of(setup, split)
+    change_batches(setup, lambda batch: batch.map_targets(renamed), only=split)
+
+
+@patch("clean")
+def reorder_split(setup: Setup, *, split: str, order: Sequence[int]) -> None:
+    """Take the columns of a held-out table in this order, which is that of the training data."""
+
+    def reordered(_: str, tensor: torch.Tensor) -> torch.Tensor:
+        is_table = tensor.dim() == 2 and tensor.shape[1] == len(order) and tensor.is_floating_point()
+        return tensor[:, list(order)] if is_table else tensor
+
+    _feed_of(setup, split)
+    change_batches(setup, lambda batch: batch.map_inputs(reordered), only=split)
+
+
 def _feed_of(setup: Setup, split: str) -> Feed:
     found = next((feed for feed in setup.feeds if feed.name == split), None)
     if found is None:

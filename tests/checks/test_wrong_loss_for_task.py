@@ -10,6 +10,7 @@ from torch import nn
 
 import nbdebug
 from tests.examples import failing_example
+from tests.unseen.objectives import binary_loss_for_three_kinds
 from tests.zoo.samples import cancer, digit_rows, seeded, split
 
 CHECK = "wrong-loss-for-task"
@@ -114,3 +115,11 @@ def test_a_loss_inside_of_the_model() -> None:
 def test_many_labels_with_the_right_loss() -> None:
     """Each label is judged by itself."""
     assert not alarms(net(outputs=3), labels_of_digits(), nn.BCEWithLogitsLoss())
+
+
+def test_class_indices_in_a_binary_loss_are_a_contradiction() -> None:
+    """A regression of the indices may seem to learn, and the loss has no minimum."""
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**binary_loss_for_three_kinds(), checks=["wrong-loss-for-task"], progress=False)
+    (found,) = report.findings
+    assert found.is_contradiction and found.severity == "bug"

@@ -10,11 +10,14 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
+from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.fixes import all_patches
+from nbdebug.sandbox import make_sandbox
 from tests.examples import all_failing_examples
 from tests.trust.fingerprint import difference, fingerprint
 from tests.unseen import all_unseen
+from tests.unseen.fifth_recipes import trunk_at_rate_zero
 from tests.unseen.fifth_scales import neighbors_added_up
 from tests.zoo.tabular import digits
 
@@ -50,6 +53,8 @@ MENDS = {
     "reinitialize": "symmetric-initialization:all_zero",
     "relu-activations": "vanishing-gradients:deep_sigmoid",
     "reload-batches": "empty-loader:batch_larger_than_the_data",
+    "rename-split": "split-treated-differently:one_map_of_names_per_split",
+    "reorder-split": "split-treated-differently:columns_sorted_by_name",
     "replace-loss": "loss-not-differentiable:share_of_errors",
     "reread-images": "misread-image-layout:reshaped_instead_of_permuted",
     "samples-first": "batch-mixing:batch_first_forgotten",
@@ -97,10 +102,22 @@ QUICK = (
 BY_HAND = (
     "clip-gradients",
     "plain-loss",
+    "raise-zero-rates",
     "shortcuts",
     "uncorrected-spread",
     "unit-activations",
 )  # those that no failing example needs: below
+
+# Tried where what they mend is tested: in test_datasets.py, test_differential.py and the tests of their checks.
+ELSEWHERE = (
+    "average-accumulation",
+    "copy-samples",
+    "full-precision-updates",
+    "remove-columns",
+    "remove-copies",
+    "scale-split",
+    "unclipped-gradients",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,7 +127,7 @@ def _compiler_imported() -> None:
 
 
 def test_every_patch_has_its_case() -> None:
-    assert sorted([*MENDS, *BY_HAND]) == sorted(all_patches())
+    assert sorted([*MENDS, *BY_HAND, *ELSEWHERE]) == sorted(all_patches())
 
 
 @pytest.mark.parametrize(
@@ -182,6 +199,11 @@ def test_unit_activations_tame_sums_over_neighbors() -> None:
     setup = neighbors_added_up()
     verification = by_hand(setup, "activations-off-scale", Patch("unit-activations")).verify(progress=False)
     assert verification.verified, verification
+
+
+def test_every_group_gets_the_highest_rate() -> None:
+    patched = Remedy("", patch=Patch("raise-zero-rates")).apply(nbdebug.Setup(**trunk_at_rate_zero()))
+    assert [group["lr"] for group in make_sandbox(patched, Control()).optimizer.param_groups] == [3e-3, 3e-3]
 
 
 def test_the_error_alone_is_learned_where_a_penalty_outweighs_it() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nbdebug.charts import Table
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.experiments.split_fits import REORDERED, SplitFit
+from nbdebug.experiments.split_fits import SplitFit
 
 __all__ = ["split_treated_differently"]
 
@@ -47,7 +48,8 @@ def split_treated_differently(
             yield _finding(fit, says, fit.rescaled, restored, SCALED)
         elif fit.moved >= enough:
             says = f"With the inputs of `{fit.name}` changed ({fit.moved_how}), a trained copy predicts them"
-            remedy = SAME_ORDER if fit.moved_how.endswith(REORDERED) else TURNED
+            patch = Patch("reorder-split", {"split": fit.name, "order": list(fit.order)})
+            remedy = replace(SAME_ORDER, patch=patch) if fit.order else TURNED
             yield _finding(fit, says, fit.moved, restored, remedy)
 
 
@@ -70,7 +72,8 @@ def _renamed(fit: SplitFit, restored: float) -> Finding:
     some = ", ".join(f"{a} is {b}" for a, b in fit.names[:3])
     says = f"With {len(fit.names)} classes of `{fit.name}` renamed ({some}), a trained copy predicts them"
     table = Table(("label in the split", "predicted for it"), fit.names, "The same class under two numbers")
-    return _finding(fit, says, fit.renamed, restored, ONE_MAP, table)
+    patch = Patch("rename-split", {"split": fit.name, "names": [list(pair) for pair in fit.names]})
+    return _finding(fit, says, fit.renamed, restored, replace(ONE_MAP, patch=patch), table)
 
 
 def _finding(

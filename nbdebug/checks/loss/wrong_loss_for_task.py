@@ -14,6 +14,7 @@ from nbdebug.experiments.targets import TargetKind
 
 __all__ = ["wrong_loss_for_task"]
 
+UNBOUNDED = ("loss-unbounded-below",)
 SOURCE = "37 reasons, 16 and 18"
 CROSS_ENTROPY = Remedy(
     "Use one logit per class and cross-entropy.",
@@ -63,7 +64,9 @@ def wrong_loss_for_task(
         said = _judge(head, limits)
         if said is not None:
             says, severity, remedy = said
-            yield _found(response, head, says, severity, remedy)
+            found = _found(response, head, says, severity, remedy)
+            stands = head.family == "logistic" and _is_class_index(head) and not response.assumed
+            yield replace(found, is_contradiction=True, explains=UNBOUNDED) if stands else found
     if not any(head.target is not None or head.family == "constant" for head in response.heads):
         raise NotApplicable("no output is compared with a target")
 
@@ -99,6 +102,12 @@ def _judge(head: HeadResponse, limits: _Limits) -> Said | None:
     if head.family in ("squared", "distance") and _as_many(head):
         return _distance_of(head, target, limits)
     return None
+
+
+def _is_class_index(head: HeadResponse) -> bool:
+    """Whether the targets are whole numbers from 0 on, beyond 1: for a binary loss these have no best output."""
+    target = head.target
+    return target is not None and _as_many(head) and target.integral and target.low >= 0 and target.high >= 2
 
 
 def _binary_of(head: HeadResponse, target: TargetKind) -> Said | None:
