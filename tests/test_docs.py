@@ -13,11 +13,12 @@ import nbdebug
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+USE = (ROOT / "docs" / "use.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str, after: str) -> list[str]:
+def blocks(language: str, after: str, text: str = README) -> list[str]:
     """Return the code blocks of one language behind a marker."""
-    return re.findall(rf"```{language}\n(.*?)```", README.partition(after)[2], flags=re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", text.partition(after)[2], flags=re.DOTALL)
 
 
 def test_generated_pages_are_current() -> None:
@@ -39,9 +40,9 @@ def test_the_example_prints_what_readme_shows() -> None:
             assert line in done.stdout, line
 
 
-def test_the_own_check_of_readme_works() -> None:
-    """The check in README can be pasted into a cell."""
-    code = blocks("python", "## Your own checks")[0]
+def test_the_own_check_of_the_docs_works() -> None:
+    """The check in docs/use.md can be pasted into a cell."""
+    code = blocks("python", "## Your own checks", USE)[0]
     known: dict[str, object] = {"nbdebug": nbdebug}
     try:
         exec(code, known)
