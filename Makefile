@@ -22,7 +22,7 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: env front  ## Diagnose a buggy model in a real kernel, print the findings, write the reports.
+demo: env front  ## Diagnose a buggy model in a real kernel, print the cause and its fix, write the reports.
 	@$(BIN)/python scripts/demo.py
 
 lab: env front  ## Open the example notebooks in JupyterLab.
@@ -70,10 +70,12 @@ pages: env  ## Write only the generated pages of docs/ and the tables of README.
 new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-illness).
 	@$(PYTHON) scripts/new_check.py '$(NAME)'
 
-outputs: env front  ## Run the example notebooks and the README's example anew, and store what they show.
+outputs: env front  ## Run the example notebooks, the README's example and its table of bugs anew, and store what they show.
 	$(BIN)/python scripts/store_outputs.py
+	$(BIN)/python scripts/known_bugs.py
 
-pictures: env front chromium  ## Take the screenshots of docs/images/ anew.
+pictures: env front chromium  ## Take the screenshots and the moving picture of docs/images/ anew.
+	$(BIN)/python scripts/wizard_gif.py
 	NBDEBUG_SHOTS=build/shots $(BIN)/python -m pytest -q tests/browser/test_wizard.py -k "finds_the_softmax and lab"
 	cp build/shots/wizard-lab-light.png docs/images/wizard.png
 	NBDEBUG_SHOTS=build/shots $(BIN)/python -m pytest -q tests/browser -k "lab and (one_sample or (every_view and Light))"

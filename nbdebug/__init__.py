@@ -31,6 +31,7 @@ _HOMES = {
     "check": "nbdebug.core.registry",
     "probe": "nbdebug.core.registry",
     "Finding": "nbdebug.core.finding",
+    "Options": "nbdebug.core.options",
     "Patch": "nbdebug.core.remedy",
     "Remedy": "nbdebug.core.remedy",
     "Result": "nbdebug.core.finding",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from nbdebug.core.control import Control as Control
     from nbdebug.core.finding import Finding as Finding
     from nbdebug.core.finding import Result as Result
+    from nbdebug.core.options import Options as Options
     from nbdebug.core.registry import check as check
     from nbdebug.core.registry import probe as probe
     from nbdebug.core.remedy import Patch as Patch

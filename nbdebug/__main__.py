@@ -65,12 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     diagnose.add_argument(
         "--effort",
         choices=EFFORTS,
-        default="normal",
-        help="quick: nothing that trains; normal: about a minute at most; thorough: no limit",
+        help="quick: nothing that trains; normal (the default): about a minute at most; thorough: no limit",
     )
     diagnose.add_argument("--quick", action="store_true", help="the same as --effort quick")
     diagnose.add_argument("--time-limit", type=float, metavar="SECONDS", help="another limit than that of the effort")
-    diagnose.add_argument("--seed", type=int, default=0)
+    diagnose.add_argument("--seed", type=int)
     diagnose.add_argument("--quiet", action="store_true", help="no progress bar on stderr")
     diagnose.set_defaults(run=_diagnose)
     add_bisect(commands)
@@ -122,16 +121,13 @@ def _report(options: argparse.Namespace) -> Report:
     from nbdebug.core.entry_point import setup_from
 
     chosen = {"checks": options.checks.split(",")} if options.checks else {}
-    return nbdebug.diagnose(
-        **setup_from(options.setup),
-        **chosen,
-        skip=[check for check in options.skip.split(",") if check],
-        effort="quick" if options.quick else options.effort,
-        time_limit=options.time_limit,
-        symptom=options.symptom,
-        seed=options.seed,
-        progress=not options.quiet,
-    )
+    if options.skip:
+        chosen["skip"] = [check for check in options.skip.split(",") if check]
+    named = {name: getattr(options, name) for name in ("effort", "time_limit", "symptom", "seed")}
+    if options.quick:
+        named["effort"] = "quick"
+    given = {name: value for name, value in named.items() if value is not None}
+    return nbdebug.diagnose(**{**setup_from(options.setup), **chosen, **given, "progress": not options.quiet})
 
 
 def _print_as(report: Report, form: str) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "NotApplicable",
     "OutOfTime",
     "SandboxRefused",
+    "UnknownArgument",
     "described",
     "plainly",
 ]
@@ -41,11 +42,15 @@ class BadInput(NbdebugError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild from the four parts, because the parts are keyword-only."""
-        return _bad_input, (self.seen, self.where, self.expected, self.do)
+        return _bad_input, (type(self), self.seen, self.where, self.expected, self.do)
 
 
-def _bad_input(seen: str, where: str, expected: str, do: str) -> BadInput:
-    return BadInput(seen, where=where, expected=expected, do=do)
+def _bad_input(kind: type[BadInput], seen: str, where: str, expected: str, do: str) -> BadInput:
+    return kind(seen, where=where, expected=expected, do=do)
+
+
+class UnknownArgument(BadInput, TypeError):
+    """A function has no argument of this name; as in Python itself it is a TypeError."""
 
 
 class SandboxRefused(NbdebugError):

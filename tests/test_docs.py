@@ -8,16 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import nbdebug
+from nbdebug.__main__ import _parser
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+USE = (ROOT / "docs" / "use.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str, after: str) -> list[str]:
+def blocks(language: str, after: str, text: str = README) -> list[str]:
     """Return the code blocks of one language behind a marker."""
-    return re.findall(rf"```{language}\n(.*?)```", README.partition(after)[2], flags=re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", text.partition(after)[2], flags=re.DOTALL)
 
 
 def test_generated_pages_are_current() -> None:
@@ -39,9 +42,9 @@ def test_the_example_prints_what_readme_shows() -> None:
             assert line in done.stdout, line
 
 
-def test_the_own_check_of_readme_works() -> None:
-    """The check in README can be pasted into a cell."""
-    code = blocks("python", "## Your own checks")[0]
+def test_the_own_check_of_the_docs_works() -> None:
+    """The check in docs/use.md can be pasted into a cell."""
+    code = blocks("python", "## Your own checks", USE)[0]
     known: dict[str, object] = {"nbdebug": nbdebug}
     try:
         exec(code, known)
@@ -56,3 +59,19 @@ def test_links_lead_somewhere() -> None:
         text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         for link in re.findall(r"\]\((?!http|#)([^)#]+)", text):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_readme_is_short() -> None:
+    """Everything else is a link."""
+    assert len(README.splitlines()) <= 150
+
+
+def test_the_workflow_calls_a_command_that_exists() -> None:
+    """The workflow for GitHub is YAML, and its line for nbdebug is one that the command line takes."""
+    workflow = yaml.safe_load((ROOT / "docs" / "ci" / "nbdebug.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["diagnose"]["steps"]
+    (line,) = [step["run"] for step in steps if "nbdebug diagnose" in step.get("run", "")]
+    options = _parser().parse_args(line.split()[3:])
+    (sarif,) = [step["with"]["sarif_file"] for step in steps if "upload-sarif" in step.get("uses", "")]
+    (kept,) = [step["with"]["path"] for step in steps if "upload-artifact" in step.get("uses", "")]
+    assert [str(path) for path in options.save] == [sarif, kept]

@@ -117,7 +117,8 @@ def one_rank() -> Iterator[dict[str, Any]]:
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
 
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    store = dist.HashStore()  # type: ignore[attr-defined]  # public, but torch's stubs do not export it
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         yield {"fully_shard": fully_shard}
     finally:

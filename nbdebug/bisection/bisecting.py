@@ -46,6 +46,17 @@ def bisect(
     these, or its name as "package.module:function". `metric(model, batches)` gives a number, higher is better, for
     programs whose outputs and targets match no usual metric. `steps` sets the steps of each training, `time_limit` the
     seconds of all of them; without it, the search goes to its end. Ctrl-C ends it and returns what is known by then.
+
+    Args:
+        good: A set-up that learns: a dict of the arguments of `nbdebug.diagnose`, an object with such attributes, a
+            function that returns one of these, or its name as "package.module:function".
+        bad: A set-up that does not learn.
+        metric: `metric(model, batches)`, higher is better, for programs whose outputs and targets match no usual
+            metric.
+        steps: The steps of each training.
+        time_limit: The limit of the whole search in seconds; none by default.
+        progress: Whether a progress bar is shown.
+        control: The controller that stops the search from outside.
     """
     check_time_limit(time_limit)
     _checked_steps(steps)

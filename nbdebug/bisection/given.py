@@ -98,9 +98,9 @@ def _setup_of(value: Any, name: Name) -> Setup:
 
 def _options() -> set[str]:
     """Return the arguments of `diagnose` that say how it runs, which mean nothing here and do no harm."""
-    from nbdebug.engine.diagnosis import diagnose
+    from nbdebug.engine.diagnosis import DIAGNOSE_NAMES
 
-    return set(inspect.signature(diagnose).parameters)
+    return set(DIAGNOSE_NAMES)
 
 
 def _has_parts(value: Any) -> bool:

@@ -165,6 +165,13 @@ def check(
     `explains` names the problems that this one accounts for when both are found; `stage` places a check of your
     own in the tree (by default it stands in a stage called "Yours"). A check with `basis="statistic"` judges what only
     looks odd: `diagnose` makes its findings notes where the training learns, and bugs where their fix rescues it.
+
+    Args:
+        function: The function; without it, `check` returns a decorator.
+        explains: The ids of problems that this one accounts for when both are found.
+        aliases: Former ids.
+        stage: The stage of the tree; "Yours" by default.
+        basis: "contradiction", or "statistic" for what only looks odd.
     """
 
     def register(function: F) -> F:

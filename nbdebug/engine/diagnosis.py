@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdebug.core.control import Control, Effort, limit_for
-from nbdebug.core.options import checked_effort, checked_ids, checked_options
+from nbdebug.core.options import OPTION_NAMES, Options, check_switch, checked_effort, options_from
 from nbdebug.core.registry import registry
 from nbdebug.engine.all_ranks import gathering
 from nbdebug.engine.budgeting import in_budget_order, says_budget, time_one_step, trains
@@ -31,7 +32,7 @@ from nbdebug.setup.source_locations import places_of
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["conclude", "diagnose", "report_of", "run_within_budget"]
+__all__ = ["DIAGNOSE_NAMES", "conclude", "diagnose", "report_of", "run_within_budget"]
 
 QUICK_SAMPLES = 256
 
@@ -44,100 +45,89 @@ def diagnose(
     optimizer: Any = None,
     *,
     val_loader: Any = None,
-    test_loader: Any = None,
     train_step: Callable[..., Any] | None = None,
     compute_loss: Callable[..., Any] | None = None,
-    loss_parts: Callable[..., Any] | None = None,
-    scheduler: Any = None,
     class_names: Sequence[str] | None = None,
-    checkpoint: Any = None,
-    checks: Iterable[str] | None = None,
-    skip: Iterable[str] = (),
-    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
-    effort: Effort = "normal",
-    quick: bool = False,
-    time_limit: float | None = None,
-    seed: int = 0,
-    sweep_samples: int = 4096,
-    sweep_seconds: float = 10.0,
-    progress: Shown = True,
     symptom: str | None = None,
-    answers: Mapping[str, Any] | None = None,
-    tell_apart: bool = True,
+    effort: Effort = "normal",
+    progress: Shown = True,
+    options: Options | None = None,
+    **more: Any,
 ) -> Report:
-    """Walk the whole decision tree on a copy of the model and report what is wrong, the most likely cause first.
+    """Run every check on a copy of the model, and return a report with the most likely cause first.
 
-    Only `model` and `loader` are needed: the loss is then inferred and the report says so. Several networks and
-    optimizers are passed as dicts or lists, with the `train_step` that calls them. Nothing of yours is changed.
-    Ctrl-C ends the run with the report of what was found so far. A look at the data reads at most
-    `sweep_samples` samples, drawn at random over the whole data set, within about `sweep_seconds`. A loss of several
-    terms is looked into if `loss_parts(model, batch, loss_fn)` gives them by name. A `checkpoint` (a path or a state
-    dict) is compared with the model's values. A `symptom` such as "loss is NaN" lets the checks that are most likely to
-    explain it run first; `answers` to the tree's questions, by their ids, are kept in the report. Where several causes
-    are left, each is fixed alone on a copy to find the root cause, unless `tell_apart` is False.
-    A run takes about a minute at most with `effort="normal"`, spent on contradictions first, then on whether your
-    training learns, then on why not; what does not fit is reported as not tried. `effort="thorough"` has no limit.
-    `effort="quick"` (or `quick=True`) leaves out every experiment that trains or takes long, and looks at few batches
-    and samples: about 40 training steps. `time_limit` sets another limit, in seconds. In a distributed training, call
-    it on every rank: each examines its own, and the
-    report of rank 0 holds what all of them found. `progress` may be a function that hears the events instead of a bar.
+    Only `model` and `loader` are needed. Nothing of yours is changed. Ctrl-C ends the run with the report of what was
+    found so far. In a distributed training, call it on every rank: the report of rank 0 holds what all of them found.
+
+    Args:
+        model: Your model; several networks as a dict or a list, with the `train_step` that calls them.
+        loader: The DataLoader of the training data, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred from outputs and targets, and the report says which and why.
+        optimizer: Your optimizer, or several as a dict or a list; Adam on the copy by default.
+        val_loader: The validation data, for leakage, distribution shift and different preprocessing.
+        train_step: `train_step(model, batch, loss_fn, optimizer) -> loss`: the body of your training loop, so that
+            its bugs are found.
+        compute_loss: `compute_loss(model, batch, loss_fn) -> loss`: how a batch that is not a pair of input and target
+            is used.
+        class_names: Names of the classes, for the report.
+        symptom: What you see, such as "loss is NaN"; its most likely causes are checked first.
+        effort: "normal" takes about a minute at most, what is cheap and most likely first; "thorough" has no limit;
+            "quick" trains nothing and takes about as long as 40 training steps.
+        progress: Whether a progress bar is shown, or a function that is called with each event.
+        options: The less common arguments, as `nbdebug.Options`.
+        **more: The fields of `nbdebug.Options`, as keywords.
     """
-    checked_options(
-        thresholds=thresholds,
-        time_limit=time_limit,
-        seed=seed,
-        progress=progress,
-        tell_apart=tell_apart,
-        samples=sweep_samples,
-        seconds=sweep_seconds,
-    )
-    effort = checked_effort(effort, quick)
-    setup = Setup(
-        model,
-        loader,
-        loss_fn,
-        optimizer,
-        val_loader=val_loader,
-        test_loader=test_loader,
-        train_step=train_step,
-        compute_loss=compute_loss,
-        loss_parts=loss_parts,
-        scheduler=scheduler,
-        class_names=class_names,
-        checkpoint=checkpoint,
-        sweep_samples=min(sweep_samples, QUICK_SAMPLES) if effort == "quick" else sweep_samples,
-        sweep_seconds=sweep_seconds,
-    )
+    options = options_from(options, more, function="nbdebug.diagnose", others=DIAGNOSE_NAMES)
+    if not callable(progress):
+        check_switch(progress, "progress")
+    effort = checked_effort(effort, options.quick)
+    given = options.of_setup | {"val_loader": val_loader, "train_step": train_step, "compute_loss": compute_loss}
+    if effort == "quick":
+        given["sweep_samples"] = min(options.sweep_samples, QUICK_SAMPLES)
+    setup = Setup(model, loader, loss_fn, optimizer, class_names=class_names, **given)
     registry.load()  # before the clock starts
-    control = Control(time_limit=limit_for(effort, time_limit), quick=effort == "quick")
+    control = Control(time_limit=limit_for(effort, options.time_limit), quick=effort == "quick")
+    return _diagnosed(setup, control, options, symptom, progress)
+
+
+DIAGNOSE_NAMES = frozenset(inspect.signature(diagnose).parameters) | OPTION_NAMES
+
+
+def _diagnosed(setup: Setup, control: Control, options: Options, symptom: str | None, progress: Shown) -> Report:
     examined, how = standing_in(setup, control)
     session = Session(
         examined,
         control=control,
-        thresholds=thresholds,
-        seed=seed,
+        thresholds=options.thresholds,
+        seed=options.seed,
         symptom=symptom,
-        answers=answers,
+        answers=options.answers,
     )
-    left_out = {session.registry.find(check).id for check in checked_ids(skip, "skip")}
-    if checks is None:
-        wanted = checks_for(session.journal.symptom, session.registry)
-    else:
-        wanted = [session.registry.find(check).id for check in checked_ids(checks, "checks")]
+    todo = _wanted(session, options)
     if how:
         session.journal.note(how)
     with gathering(setup, session.control) as ranks:
         examined.meeting, examined.meeting_facts = setup.meeting, setup.meeting_facts
         shown = progress if ranks.speaks else False
-        started, todo = time.perf_counter(), [check for check in wanted if check not in left_out]
+        started = time.perf_counter()
         with progress_bar(session, todo, shown=shown) as say:
             run_within_budget(session, without_values(session, todo), say)
-        if tell_apart and effort != "quick" and session.journal.stopped in ("", "out of time"):
+        if options.tell_apart and not control.quick and session.journal.stopped in ("", "out of time"):
             conclude(session, shown=shown)
         else:
             write_diffs(session)
         session.journal.arrange(todo)
         return ranks.gathered(report_of(session, seconds=time.perf_counter() - started))
+
+
+def _wanted(session: Session, options: Options) -> list[str]:
+    """Return the ids of the checks to run, those that the symptom points to first."""
+    left_out = {session.registry.find(check).id for check in options.skip}
+    if options.checks is None:
+        wanted = checks_for(session.journal.symptom, session.registry)
+    else:
+        wanted = [session.registry.find(check).id for check in options.checks]
+    return [check for check in wanted if check not in left_out]
 
 
 def run_within_budget(session: Session, checks: Sequence[str], say: Callable[[str], None] = lambda _: None) -> None:

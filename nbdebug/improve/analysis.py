@@ -96,6 +96,19 @@ def analyse_errors(
     `slices` are a pandas table whose rows are the samples of the data set, or names with a list of values or a function
     of a sample; the worst slices are searched for besides. `against` is another loader, such as the validation data
     of the training's kind, whose errors stand beside for comparison. The model runs on a copy in eval mode.
+
+    Args:
+        model: Your model.
+        loader: The DataLoader, or any iterable of batches.
+        against: Another loader whose errors stand beside for comparison.
+        slices: A pandas table whose rows are the samples of the data set, or names with a list of values or a function
+            of a sample.
+        metric: `metric(output, target)` for each sample; by default the error rate or the squared error.
+        class_names: Names of the classes, for labels and predictions.
+        worst: The number of worst samples that are listed.
+        samples: The most samples that are used.
+        seconds: About the longest time that it takes, in seconds.
+        progress: Whether a progress bar is shown.
     """
     setup = Setup(model, loader, class_names=class_names)
     with control_shown(progress, "evaluating samples") as control:

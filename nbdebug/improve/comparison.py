@@ -114,6 +114,15 @@ def compare(
     Both are copied; the copy of `model` gets the reference's weights, mapped by name or else by order
     (`share_weights=False` leaves them). `batch` is a batch or a loader. The passes run in eval mode in double
     precision; a difference that only the modes make is named as such.
+
+    Args:
+        model: Your model.
+        reference: A model that is known to be right.
+        batch: A batch or a loader.
+        loss_fn: A loss, to compare gradients as well.
+        tolerance: The largest relative difference that counts as equal.
+        share_weights: Whether the copy of `model` gets the weights of `reference`.
+        progress: Whether a progress bar is shown.
     """
     _checked(model, reference, tolerance)
     loader = batch if _is_loader(batch) else [batch]

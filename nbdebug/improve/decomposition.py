@@ -131,6 +131,19 @@ def decompose(
     `val` comes from the distribution of `train`, `val_shifted` from that of `test`. `target_error` is what a person or
     the best known model reaches; without it the irreducible error counts as 0. The errors are misclassified shares or
     squared errors, or what `metric(output, target)` gives for each sample. The model runs on a copy in eval mode.
+
+    Args:
+        model: Your model.
+        train: The training data, as a loader.
+        val: Validation data of the distribution of `train`.
+        test: Test data.
+        val_shifted: Validation data of the distribution of `test`.
+        target_error: What a person or the best known model reaches; 0 by default.
+        metric: `metric(output, target)` for each sample; by default the error rate or the squared error.
+        samples: The most samples that are used.
+        seconds: About the longest time that it takes, in seconds.
+        seed: The seed of the experiments.
+        progress: Whether a progress bar is shown.
     """
     _checked(target_error, metric)
     setup = Setup(model, train, val_loader=val, test_loader=test)

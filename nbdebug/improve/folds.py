@@ -75,6 +75,18 @@ def k_fold(
 
     Each copy starts afresh: every layer's `reset_parameters`, or `reset(model)` where you pass it. The loader's data
     set is read by index and collated as the loader does.
+
+    Args:
+        model: Your model.
+        loader: The DataLoader, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred.
+        optimizer: Your optimizer; Adam by default.
+        k: The number of folds.
+        epochs: The epochs of each training.
+        metric: `metric(output, target)` for each sample; by default the error rate or the squared error.
+        reset: `reset(model)`: how a copy is initialized anew; `reset_parameters` of every layer by default.
+        seed: The seed of the experiments.
+        progress: Whether a progress bar is shown.
     """
     setup = Setup(model, loader, loss_fn, optimizer)
     total = setup.feed.total

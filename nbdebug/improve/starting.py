@@ -56,6 +56,12 @@ def starter(loader: Any, *, seconds: float = 20.0, seed: int = 0, progress: bool
 
     Images get a LeNet-like network, tokens and series an LSTM with one hidden layer, everything else one hidden layer;
     Adam with 3e-4, normalized inputs, no regularization. A fifth of the samples is held out to judge it.
+
+    Args:
+        loader: The DataLoader, or any iterable of batches.
+        seconds: About the longest time that it takes, in seconds.
+        seed: The seed of the experiments.
+        progress: Whether a progress bar is shown.
     """
     probe = nn.Identity()
     setup = Setup(probe, loader)

@@ -86,6 +86,21 @@ def tune(
     machines may call this function with the same storage and name to search together, each making `trials` trials: a
     file that ends in `.log` is a journal, which also works on a network drive; any other file is SQLite; an address
     such as `postgresql://…` or a storage of Optuna's is taken as it is.
+
+    Args:
+        make_setup: `make_setup(params)` returns a dict with model, loader, optimizer, val_loader and, where needed,
+            loss_fn.
+        space: The values to search, by name: `(low, high)`, `(low, high, "log")` or a list of choices.
+        trials: The number of trials.
+        steps: The training steps of each trial.
+        method: "random", "coarse-to-fine" or "bayesian".
+        metric: `metric(output, target)` for each sample; by default the error rate or the squared error.
+        storage: A file or an address in which the search is kept and shared.
+        name: The name of the search in its storage.
+        verify: The number of other seeds that the winner is trained with.
+        seconds: The limit in seconds; none by default.
+        seed: The seed of the experiments.
+        progress: Whether a progress bar is shown.
     """
     optuna = _optuna()
     ranges = checked_space(space if space is not None else _default_for(make_setup))

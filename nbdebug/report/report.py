@@ -179,10 +179,10 @@ class Report:
         return difference(self, after)
 
     def __str__(self) -> str:
-        """Return the report as a terminal shows it, without color."""
-        from nbdebug.report.terminal import as_text
+        """Return the report on one screen: the cause with its fix, and a line for each other finding."""
+        from nbdebug.report.screen import as_screen
 
-        return as_text(self)
+        return as_screen(self)
 
     def __repr__(self) -> str:
         """Return one line."""
@@ -193,7 +193,7 @@ class Report:
         return f"<nbdebug report: {len(self.results)} checks: {counts}{first}>"
 
     def show(self) -> None:
-        """Print the report, in color where the output is a terminal."""
+        """Print all of the report, in color where the output is a terminal; `print(report)` fits on a screen."""
         from nbdebug.report.terminal import show
 
         show(self)
@@ -205,10 +205,10 @@ class Report:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from nbdebug.report.prepare import prepared
-        from nbdebug.report.terminal import as_text
+        from nbdebug.report.screen import as_screen
 
         # Notebooks are sent to others, so that both forms leave the machine as a saved report does.
-        return {"text/plain": as_text(prepared(self)), "text/html": self._repr_html_()}
+        return {"text/plain": as_screen(prepared(self)), "text/html": self._repr_html_()}
 
 
 def _curve(data: Mapping[str, Any]) -> Lines:

@@ -51,6 +51,16 @@ def tap(
     `"input"` or `"gradient"` (that of the loss with respect to the output). Where that is a nest of tensors, the first
     one is taken, or what `pick` picks. The last `keep` values of each module are kept as copies, and the statistics
     of the last `history` calls; a step is one call of the model, and only every `every`-th is recorded.
+
+    Args:
+        model: Your model.
+        which: A module's name, a pattern (`encoder.*`, `**.norm`), a class, or several of these; the whole model by
+            default.
+        of: "output", "input" or "gradient" (of the loss with respect to the output).
+        pick: A function that takes one tensor out of a nest of tensors; the first by default.
+        keep: The number of values of each module that are kept as copies.
+        history: The number of calls whose statistics are kept.
+        every: Only every so many calls of the model are recorded.
     """
     checked_tap(model, of=of, pick=pick, keep=keep, history=history, every=every)
     return Tap(model, chosen(model, which), of, pick or first_tensor, keep, history, every)

@@ -40,6 +40,12 @@ def show_activations(
 
     The batch runs through a copy of the model, in the mode that the model is in. In place of a model, what
     `nbdebug.watch` recorded can be passed; then the picture has a slider over the steps.
+
+    Args:
+        model: Your model, or what `nbdebug.watch` recorded.
+        loader: The DataLoader, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred.
+        compute_loss: `compute_loss(model, batch, loss_fn) -> loss`: how a batch that is not a pair is used.
     """
     run = recorded(model)
     if run is not None:

@@ -41,6 +41,16 @@ def show_batch(
     What had to be recognized or undone for display (the order of channels, a normalization, padding) is said. With a
     model, each sample also has its prediction, confidence and loss, from a copy in eval mode. `tokenizer` may be a
     tokenizer, a function from an id to a word, or a vocabulary. Your loader is not iterated and your model not touched.
+
+    Args:
+        loader: The DataLoader, or any iterable of batches.
+        model: A model whose predictions are shown with the samples.
+        loss_fn: The loss that is shown for each sample; without one it is inferred.
+        compute_loss: `compute_loss(model, batch, loss_fn) -> loss`: how a batch that is not a pair is used.
+        class_names: Names of the classes, for labels and predictions.
+        column_names: Names of the columns of a table.
+        tokenizer: A tokenizer, a function from an id to a word, or a vocabulary.
+        samples: The most samples that are shown.
     """
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise BadInput(

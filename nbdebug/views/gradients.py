@@ -36,6 +36,14 @@ def show_gradients(
 
     One batch runs forward and back through a copy of the model, and the copy takes one step with a copy of your
     optimizer (Adam where there is none). In place of a model, what `nbdebug.watch` recorded can be passed.
+
+    Args:
+        model: Your model, or what `nbdebug.watch` recorded.
+        loader: The DataLoader, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred.
+        optimizer: Your optimizer; Adam by default.
+        compute_loss: `compute_loss(model, batch, loss_fn) -> loss`: how a batch that is not a pair is used.
+        train_step: `train_step(model, batch, loss_fn, optimizer) -> loss`: the body of your training loop.
     """
     run = recorded(model)
     if run is not None:

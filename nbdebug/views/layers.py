@@ -62,6 +62,15 @@ def show_layers(
 
     Everything is measured on a copy with one batch. The colors come from the checks that look at single layers;
     `checks=False` leaves them out, which is quicker.
+
+    Args:
+        model: Your model.
+        loader: The DataLoader, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred.
+        optimizer: Your optimizer; Adam by default.
+        compute_loss: `compute_loss(model, batch, loss_fn) -> loss`: how a batch that is not a pair is used.
+        checks: Whether the checks that look at single layers run.
+        progress: Whether a progress bar is shown.
     """
     session = Session(Setup(model, loader, loss_fn, optimizer, compute_loss=compute_loss))
     costs = session.gather(LayerCosts)

@@ -33,6 +33,12 @@ def follow_predictions(live: Live, *inputs: Any, every: int = 20, **named: Any) 
     The inputs are those that the model is called with. The questions go to a copy in eval mode that is given the
     weights of the moment, so that your training goes on untouched. It ends with the recording, or when the function
     that is returned is called.
+
+    Args:
+        live: What `nbdebug.watch` returned.
+        *inputs: The inputs that the model is called with.
+        every: The number of steps from one prediction to the next.
+        **named: Inputs that the model is called with by name.
     """
     if not isinstance(live, Live):
         raise BadInput(

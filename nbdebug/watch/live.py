@@ -229,6 +229,14 @@ def watch(
     step. `layers` are names or patterns of modules. Several models and optimizers go in as lists or dicts.
 
     In a notebook the curves are displayed under the cell and follow the training; `show=False` turns that off.
+
+    Args:
+        model: Your model, or several as a list or a dict.
+        optimizer: Your optimizer, or several; by default every one that holds parameters of the model.
+        every: Measure the layers at every so many steps; by default as often as the budget allows.
+        budget: The share of the time that measuring may take; 0.005 by default.
+        layers: Names or patterns of the modules to follow; all by default.
+        show: Whether the curves are displayed under the cell.
     """
     if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 1):
         raise BadInput(

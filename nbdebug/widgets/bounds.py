@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 from nbdebug.core.control import Control, Effort, limit_for
-from nbdebug.core.options import check_thresholds, check_time_limit, checked_effort
+from nbdebug.core.options import Options, checked_effort
 from nbdebug.engine.session import Session
+from nbdebug.errors import BadInput
 from nbdebug.setup import Setup
 
 __all__ = ["Bounds"]
+
+OF_A_WHOLE_RUN = ("checks", "skip", "tell_apart")
 
 
 @dataclass(frozen=True)
 class Bounds:
     """The options of a wizard that do not describe what is examined."""
 
-    thresholds: Mapping[str, Mapping[str, Any]] | None = None
     effort: Effort = "normal"
-    time_limit: float | None = None  # in seconds, for what one click starts; the effort has one of its own
-    include_samples: bool = False  # whether an exported report may show pictures of samples
     symptom: str | None = None
+    options: Options = field(default_factory=Options)
 
-    @classmethod
-    def out_of(cls, arguments: dict[str, Any]) -> Bounds:
-        """Take the options out of the arguments of a wizard; what means nothing is refused."""
-        bounds = cls(**{part.name: arguments.pop(part.name) for part in fields(cls) if part.name in arguments})
-        check_thresholds(bounds.thresholds)
-        check_time_limit(bounds.time_limit)
-        checked_effort(bounds.effort)
-        return bounds
+    def __post_init__(self) -> None:
+        """Refuse what a wizard cannot keep to: its user chooses the steps and experiments to run."""
+        object.__setattr__(self, "effort", checked_effort(self.effort, self.options.quick))
+        for option in fields(Options):
+            if option.name in OF_A_WHOLE_RUN and getattr(self.options, option.name) != option.default:
+                raise BadInput(
+                    "the wizard does not use it",
+                    where=option.name,
+                    expected="no value: the steps to run are chosen in the wizard",
+                    do=f"leave it out, or write nbdebug.diagnose(..., {option.name}=…)",
+                )
 
     @property
     def limit(self) -> float | None:
         """The seconds that what one click starts may take; None for no limit."""
-        return limit_for(self.effort, self.time_limit)
+        return limit_for(self.effort, self.options.time_limit)
 
     @property
     def control(self) -> Control:
@@ -45,4 +47,11 @@ class Bounds:
 
     def session(self, setup: Setup) -> Session:
         """Begin the examination of a setup within these bounds."""
-        return Session(setup, control=self.control, thresholds=self.thresholds, symptom=self.symptom)
+        return Session(
+            setup,
+            control=self.control,
+            thresholds=self.options.thresholds,
+            symptom=self.symptom,
+            seed=self.options.seed,
+            answers=self.options.answers,
+        )

@@ -8,11 +8,13 @@ from typing import Any
 import ipywidgets as widgets
 from torch import nn
 
+from nbdebug.core.control import Effort
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
+from nbdebug.core.options import Options, options_from
 from nbdebug.engine.budgeting import in_budget_order
 from nbdebug.engine.decision_tree import checks_for
-from nbdebug.engine.diagnosis import conclude, run_within_budget
+from nbdebug.engine.diagnosis import DIAGNOSE_NAMES, conclude, run_within_budget
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
 from nbdebug.report import Report
@@ -39,15 +41,44 @@ CHANGED = "Your model was changed or trained since it was measured: {} results a
 _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 
 
-def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, **options: Any) -> Wizard:
+def wizard(
+    model: Any,
+    loader: Any,
+    loss_fn: Any = None,
+    optimizer: Any = None,
+    *,
+    val_loader: Any = None,
+    train_step: Callable[..., Any] | None = None,
+    compute_loss: Callable[..., Any] | None = None,
+    class_names: Sequence[str] | None = None,
+    symptom: str | None = None,
+    effort: Effort = "normal",
+    options: Options | None = None,
+    **more: Any,
+) -> Wizard:
     """Open the guided troubleshooting cell on a model and its loader.
 
-    It takes what `nbdebug.diagnose` takes to describe what is examined, `thresholds`, an `effort` or a `time_limit` in
-    seconds for what one click starts, and `include_samples` for its report. It runs the same checks, at once or step by
-    step. Run it again after a change: what still holds is kept, the rest is marked as out of date. Nothing of yours is
-    changed.
+    It runs the checks of `nbdebug.diagnose`, at once or step by step. Run it again after a change: results that still
+    hold are kept, the others are marked as out of date. Nothing of yours is changed.
+
+    Args:
+        model: Your model; several networks as a dict or a list, with the `train_step` that calls them.
+        loader: The DataLoader of the training data, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred, and can be corrected on the first screen.
+        optimizer: Your optimizer, or several as a dict or a list; Adam on the copy by default.
+        val_loader: The validation data, for leakage, distribution shift and different preprocessing.
+        train_step: `train_step(model, batch, loss_fn, optimizer) -> loss`: the body of your training loop.
+        compute_loss: `compute_loss(model, batch, loss_fn) -> loss`: how a batch that is not a pair is used.
+        class_names: Names of the classes, for the report.
+        symptom: What you see, such as "loss is NaN"; it can be chosen on the first screen as well.
+        effort: What one click may start: "quick", "normal" (about a minute at most) or "thorough".
+        options: The less common arguments, as `nbdebug.Options`.
+        **more: The fields of `nbdebug.Options`, as keywords.
     """
-    made = Wizard(model=model, loader=loader, loss_fn=loss_fn, optimizer=optimizer, **options)
+    bounds = Bounds(effort, symptom, options_from(options, more, function="nbdebug.wizard", others=DIAGNOSE_NAMES))
+    described = {"val_loader": val_loader, "train_step": train_step, "compute_loss": compute_loss}
+    arguments = {"loss_fn": loss_fn, "optimizer": optimizer, "class_names": class_names, **described}
+    made = Wizard(bounds, model=model, loader=loader, **arguments, **bounds.options.of_setup)
     here = cell_id()
     if here:
         if here in _shown_in:
@@ -59,8 +90,8 @@ def wizard(model: Any, loader: Any, loss_fn: Any = None, optimizer: Any = None, 
 class Wizard:
     """One cell: the first screen, the walk through the tree, the run, the verdict and the tabs beside it."""
 
-    def __init__(self, **arguments: Any) -> None:
-        self._bounds, self._arguments = Bounds.out_of(arguments), arguments
+    def __init__(self, bounds: Bounds | None = None, **arguments: Any) -> None:
+        self._bounds, self._arguments = bounds or Bounds(), arguments
         self.session = self._bounds.session(Setup(**arguments))
         self._running = ""
         self._stale: set[str] = set()
@@ -104,7 +135,9 @@ class Wizard:
         Results about data that is the same are kept; the others are marked as out of date.
         """
         arguments = {**self._arguments, **changes}
-        session = Session(Setup(**arguments), control=self._bounds.control)  # refused before anything is given up
+        session = Session(
+            Setup(**arguments), control=self._bounds.control, seed=self.session.seed
+        )  # refused before anything is given up
         old, self._arguments = self.session, arguments
         self._hush()
         self._stale.update(hand_over(old, session, set(changes)))
@@ -348,7 +381,7 @@ class Wizard:
         self.runner.cancel()
 
     def _export(self) -> None:
-        path = self.report.save(self.face.path.value, include_samples=self._bounds.include_samples)
+        path = self.report.save(self.face.path.value, include_samples=self._bounds.options.include_samples)
         self.face.say(f"written: {path}")
 
     def _on_state(self, state: str, text: str) -> None:

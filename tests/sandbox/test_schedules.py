@@ -12,6 +12,7 @@ from torch.optim import lr_scheduler
 
 import nbdebug
 from nbdebug.core.control import Control
+from nbdebug.report.terminal import as_text
 from nbdebug.sandbox import Sandbox, make_sandbox
 from nbdebug.setup import Setup
 
@@ -67,7 +68,7 @@ def test_a_raised_rate_is_said_with_its_numbers() -> None:
     for number in ("is 1e-06 at", "use 0.0005", "peak of 0.001"):
         assert number in note
     assert note in report.to_dict()["notes"]
-    assert note in " ".join(str(report).split())
+    assert note in " ".join(as_text(report).split())
     assert note.split("'")[0] in report._repr_html_()
 
 

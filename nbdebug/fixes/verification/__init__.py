@@ -50,6 +50,18 @@ def verify(
     """Try the remedies of a finding that was read from a file on a copy of this model.
 
     `more` are further arguments of `diagnose` that describe what is examined, such as `train_step`.
+
+    Args:
+        finding: A finding of a report, for example one read from a file.
+        model: Your model.
+        loader: The DataLoader, or any iterable of batches.
+        loss_fn: Your loss; without one it is inferred.
+        optimizer: Your optimizer; Adam by default.
+        remedy: The number of the remedy to try, from 0; by default all that can be tried.
+        seed: The seed of the experiments.
+        time_limit: The limit in seconds; none by default.
+        progress: Whether a progress bar is shown.
+        **more: Further arguments of `nbdebug.diagnose` that describe what is examined, such as `train_step`.
     """
     session = Session(Setup(model, loader, loss_fn, optimizer, **more), seed=seed)
     return _verified(finding, session, remedy, None, time_limit, progress)

@@ -7,7 +7,7 @@ from typing import Any
 
 from nbdebug.integrations.lab.channel import is_heard, send
 from nbdebug.integrations.lab.linking import linked
-from nbdebug.widgets.wizard import Wizard
+from nbdebug.widgets.wizard import Wizard, wizard
 
 __all__ = ["open_wizard", "shown_wizard"]
 
@@ -18,18 +18,18 @@ def open_wizard(*given: Any, names: Mapping[str, str], **options: Any) -> None:
     """Show the wizard where the extension wants it; what still holds of the one before is kept."""
     from IPython.display import display
 
-    wizard = Wizard(**dict(zip(names, given, strict=True)), **options)
+    opened = wizard(**dict(zip(names, given, strict=True)), **options)
     if _shown:
-        wizard.take_over(_shown.pop())
-    _shown.append(wizard)
+        opened.take_over(_shown.pop())
+    _shown.append(opened)
 
     def tell(event: Any = None) -> None:
         if is_heard() and (event is None or event.kind == "result"):
-            send({"findings": linked(wizard.report, names)})
+            send({"findings": linked(opened.report, names)})
 
-    wizard.session.journal.subscribe(tell)
+    opened.session.journal.subscribe(tell)
     tell()
-    display(wizard)
+    display(opened)
 
 
 def shown_wizard() -> Wizard | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -134,15 +133,14 @@ def _missing(path: Path, missing: list[str], ran: int, known: Mapping[str, Any])
 
 
 def _check_names(setup: Mapping[str, Any], where: str) -> None:
-    from nbdebug.engine.diagnosis import diagnose
+    from nbdebug.engine.diagnosis import DIAGNOSE_NAMES as known
 
-    known = inspect.signature(diagnose).parameters
     unknown = [str(name) for name in setup if name not in known]
     if unknown:
         raise BadInput(
             f"nbdebug.diagnose has no argument {', '.join(unknown)}",
             where=Path(where).name,
-            expected=f"names among {', '.join(known)}",
+            expected=f"names among {', '.join(sorted(known))}",
             do="rename or leave out the others",
         )
     importlib.invalidate_caches()

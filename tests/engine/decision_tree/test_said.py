@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import nbdebug
 from nbdebug.core.journal import Event
 from nbdebug.engine.decision_tree import order_for
+from nbdebug.report.terminal import as_text
 from tests import loops
 from tests.zoo.tabular import digits
 
@@ -72,7 +73,7 @@ def test_answers_are_kept_as_their_kind(report: nbdebug.Report) -> None:
 def test_every_form_says_it(report: nbdebug.Report, ending: str, tmp_path: Path) -> None:
     """The words of the question, the answer, and what follows from it; a text of the user's is no markup."""
     if ending == "txt":
-        text = " ".join(str(report).split())
+        text = " ".join(as_text(report).split())
         assert "Your answer" in text and "When does the loss become NaN? later" in text and "0.05" in text
         return
     text = report.save(tmp_path / f"report.{ending}").read_text(encoding="utf-8")
@@ -92,7 +93,7 @@ def test_data_keeps_it_and_older_files_are_read(report: nbdebug.Report, tmp_path
     with pytest.raises(nbdebug.BadInput, match="broken"):
         nbdebug.Report.from_dict({**data, "answers": 3})
     strange = nbdebug.Report.from_dict({**data, "symptom": "gloom", "answers": {"unheard-of": ["a"]}})
-    assert "unheard-of" in str(strange) and "gloom" in strange.save(tmp_path / "strange.html").read_text()
+    assert "unheard-of" in as_text(strange) and "gloom" in strange.save(tmp_path / "strange.html").read_text()
 
 
 def test_a_session_holds_the_answers() -> None:
