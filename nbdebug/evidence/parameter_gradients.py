@@ -46,6 +46,7 @@ class ParameterReach:
     beside_trained: bool = False  # whether what trained weights give is added to what its module gives
     is_lookup: bool = False  # whether its module turns integers into vectors
     shifts_layer: bool = False  # whether what its module gives depends on it, though the answer does not
+    is_optional: bool = False  # whether the program uses only a part of a library's module, and not this one
     conditional: bool = False  # whether modules of the same kind beside it come and go from batch to batch
 
     @property

@@ -32,10 +32,14 @@ class SilentPart:
 
 @dataclass(frozen=True)
 class SilentParts:
-    """All such parts of one training step, or of a loss with several networks."""
+    """All such parts of one training step, or of a loss with several networks.
+
+    `reached` are the parameters of the model that get a gradient in the step.
+    """
 
     parts: tuple[SilentPart, ...]
     calls: int
+    reached: tuple[str, ...] = ()
 
 
 @probe
@@ -52,7 +56,8 @@ def silent_parts(sandbox: Sandbox, events: StepEvents, reach: GradientReach | No
         for silent in [_silent_in(facts)]
         if silent
     ]
-    return SilentParts(tuple(parts), events.calls)
+    own = [p for facts in events.networks if facts.name == "model" for p in facts.parameters]
+    return SilentParts(tuple(parts), events.calls, tuple(p.name for p in own if p.calls_with_gradient))
 
 
 def _silent_in(facts: NetworkFacts) -> list[ParameterFlow]:

@@ -10,7 +10,7 @@ from nbdebug.experiments.tape.ops import Op, Recording, Use
 
 __all__ = ["KEEPS_VALUES", "PRODUCTS", "contracted", "is_contracted", "moved_axis"]
 
-PRODUCTS = ("matmul", "rmatmul", "bmm", "einsum", "baddbmm")
+PRODUCTS = ("matmul", "rmatmul", "bmm", "mm", "einsum", "baddbmm")
 KEEPS_VALUES = (  # ops that pass weights on, each place as it was
     "dropout", "to", "float", "half", "double", "bfloat16", "type", "type_as", "contiguous", "clone", "masked_fill",
     "masked_fill_", "nan_to_num", "detach", "cpu", "cuda",
@@ -25,7 +25,7 @@ def moved_axis(recording: Recording, op: Op, number: int, axis: int) -> tuple[in
     after = recording.values[made].shape
     if op.name in KEEPS_VALUES:
         return (made, axis) if before == after else None
-    if op.name in ("transpose", "swapaxes", "swapdims", "permute", "mT", "T"):
+    if op.name in ("transpose", "swapaxes", "swapdims", "permute", "mT", "T", "t"):
         order = _order(op, len(before))
         return (made, order.index(axis)) if order is not None else None
     if op.name == "__getitem__":
@@ -45,7 +45,7 @@ def moved_axis(recording: Recording, op: Op, number: int, axis: int) -> tuple[in
 def _order(op: Op, dims: int) -> list[int] | None:
     """Return which axis comes where after a transposition."""
     order = list(range(dims))
-    if op.name == "T":
+    if op.name in ("T", "t"):
         return order[::-1]
     given: Any = (-2, -1) if op.name == "mT" else (*op.args[1:], *op.kwargs.values())
     if op.name == "permute":

@@ -14,7 +14,7 @@ from nbdebug.experiments.tape.replay import replayed
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["Broadcast", "broadcast_target"]
+__all__ = ["Broadcast", "broadcast_target", "is_shaped_for_pairs"]
 
 _INSERTS_DIM = ("unsqueeze", "__getitem__", "expand", "repeat", "outer")
 _SAME_VALUES = ("to", "float", "double", "half", "type", "type_as", "detach", "clone", "contiguous", "data")
@@ -57,11 +57,11 @@ def _broadcasts(tape: Tape) -> bool:
         together = torch.broadcast_shapes(prediction.shape, target.shape)
     except RuntimeError:
         return False
-    apart = [_is_shaped_for_pairs(tape.recording, n) for n in (comparison.prediction, comparison.target)]
+    apart = [is_shaped_for_pairs(tape.recording, n) for n in (comparison.prediction, comparison.target)]
     return torch.Size(together).numel() > prediction.numel and not any(apart)
 
 
-def _is_shaped_for_pairs(recording: Recording, number: int) -> bool:
+def is_shaped_for_pairs(recording: Recording, number: int) -> bool:
     """Whether the loss itself has just given the tensor a dimension, as code that compares all pairs does."""
     op = recording.producer(number)
     while op is not None and op.name in _SAME_VALUES and op.inputs:

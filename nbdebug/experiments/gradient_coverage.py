@@ -14,6 +14,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.experiments.trace import Call, Trace, owned_matrices, traced
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import is_users_class
 
 __all__ = ["CallFacts", "Reached", "gradient_norm", "watch_pass"]
 
@@ -94,6 +95,7 @@ class CallFacts:
                 self.prints.setdefault(own[0], []).append((call, own[1]))
         every = {path for counts in seen.called for path in counts}
         self.resting = [path for path in every if len({counts[path] for counts in seen.called}) > 1]  # in some batches
+        self.modules = dict(sandbox.model.named_modules())
         self.kinds = {path or "model": type(module).__name__ for path, module in sandbox.model.named_modules()}
 
     def of(self, path: str) -> dict[str, Any]:
@@ -106,7 +108,26 @@ class CallFacts:
             "beside_trained": call is not None and self._has_company(path, call),
             "is_lookup": call is not None and call.is_lookup,
             "conditional": self._comes_and_goes(path),
+            "is_optional": self._is_optional(path),
         }
+
+    def _is_optional(self, path: str) -> bool:
+        """Whether the program passes by the model's own forward, or uses a part of a module that a library wrote.
+
+        Such a module has a head, a pooler or a normalization for what other programs do with it.
+        """
+        if not any(counts[path] or counts["model"] for counts in self.seen.called):
+            return True
+        steps = path.split(".")
+        for depth in range(len(steps) - 1, -1, -1):
+            around = ".".join(steps[:depth])
+            module = self.modules.get(around)
+            if module is None or isinstance(module, _CONTAINERS):
+                continue
+            inside = [name for name in self.seen.norms if not around or name.startswith(f"{around}.")]
+            if any(any(self.seen.norms[name]) for name in inside):
+                return not is_users_class(type(module))
+        return False
 
     def _has_company(self, path: str, call: Call) -> bool:
         """Whether trained weights work beside this module, as an adapter does."""
@@ -129,6 +150,9 @@ class CallFacts:
             if near and self.kinds.get(other) == self.kinds.get(path):
                 return True
         return False
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def _direction(gradient: torch.Tensor) -> float:

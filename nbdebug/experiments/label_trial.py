@@ -11,6 +11,8 @@ from nbdebug.setup.nested import Path
 
 __all__ = ["LabelTrial", "names_columns", "try_label"]
 
+ALIKE = 0.1  # of the largest pull: how far the pulls of a loss over classes differ from label to label
+
 
 @dataclass(frozen=True)
 class LabelTrial:
@@ -51,12 +53,14 @@ def try_label(box: LossBox, path: Path, target: torch.Tensor, value: float, clas
 def names_columns(box: LossBox, path: Path, target: torch.Tensor, dim: int) -> bool:
     """Whether each label pulls the score of its own class, up or, with the sign flipped, down, more than any other."""
     like = box.heads[path]
-    ways = set()
+    ways, shapes = set(), list[torch.Tensor]()
     for label in range(like.shape[dim]):
         changed = box.batch.map_targets(lambda _, t, label=label: torch.full_like(t, label))  # type: ignore[misc]
         pulled = replace(box, batch=changed).gradient(path, torch.zeros_like(like))[1]
         if pulled is None:
             return True  # nothing speaks against it
         sums = pulled.movedim(dim, -1).reshape(-1, like.shape[dim]).sum(0)
+        shapes.append((sums / sums.abs().max().clamp_min(1e-12)).sort().values)
         ways.add("up" if int(sums.argmin()) == label else "down" if int(sums.argmax()) == label else "neither")
-    return len(ways) == 1 and "neither" not in ways
+    is_alike = bool(torch.stack(shapes).std(0).max() < ALIKE)  # questions that only some labels are asked differ
+    return len(ways) == 1 and "neither" not in ways and is_alike

@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import nbdebug
+from tests.checks.chain_programs import ALONG_BATCH, ALONG_TIME
+from tests.checks.families import alarms_of
 from tests.examples import failing_example
 from tests.programs import SHAPES, Loss, program
 from tests.zoo.samples import digit_rows, friedman, seeded
@@ -128,3 +130,13 @@ def test_mixup_is_healthy() -> None:
 
     setup = {**digits("plain", F.cross_entropy), "compute_loss": compute}
     assert not nbdebug.diagnose(**setup, progress=False, checks=[CHECK]).alarms
+
+
+@pytest.mark.parametrize("name", ALONG_TIME)
+def test_losses_along_time_are_silent(name: str) -> None:
+    assert not alarms_of(ALONG_TIME[name], "loss-depends-on-order")
+
+
+@pytest.mark.parametrize("name", ALONG_BATCH)
+def test_losses_along_the_batch_are_found(name: str) -> None:
+    assert alarms_of(ALONG_BATCH[name], "loss-depends-on-order") == ["suspect"]

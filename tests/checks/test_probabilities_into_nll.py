@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import nbdebug
+from tests.checks.families import alarms_of
+from tests.checks.likelihood_programs import LOGARITHMS, NO_LOGARITHMS
 from tests.examples import failing_example
 from tests.zoo.samples import digit_images, digit_rows, split
 
@@ -72,3 +75,13 @@ def test_a_bounded_loss_of_probabilities_is_right() -> None:
 def test_log_softmax_in_the_loss_is_right() -> None:
     """A loss that takes the log-softmax itself is a cross-entropy."""
     assert status(mlp(), lambda out, y: nn.functional.nll_loss(out.log_softmax(1), y)) == "clean"
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_sound_divergences_are_silent(name: str) -> None:
+    assert not alarms_of(LOGARITHMS[name], CHECK)
+
+
+@pytest.mark.parametrize("name", [name for name in NO_LOGARITHMS if name != "log-target"])  # which gives NaN
+def test_divergences_of_probabilities_are_found(name: str) -> None:
+    assert alarms_of(NO_LOGARITHMS[name], CHECK) == ["bug"]

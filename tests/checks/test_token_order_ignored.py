@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 import nbdebug
+from tests.checks.families import alarms_of
 from tests.checks.structure_programs import ORDER_IGNORED, ORDER_SEEN, Texts, chains, over_positions, rises
+from tests.checks.table_programs import ROW_EACH, ROW_FOR_ALL
 from tests.examples import failing_example
 
 
@@ -58,3 +60,13 @@ def test_sound_programs_are_silent(name: str) -> None:
 @pytest.mark.parametrize("name", ORDER_IGNORED)
 def test_missing_positions_are_found(name: str) -> None:
     assert [f.severity for f in found(ORDER_IGNORED[name]).findings] == ["suspect"]
+
+
+@pytest.mark.parametrize("name", ROW_EACH)
+def test_tables_with_a_row_for_each_position_are_silent(name: str) -> None:
+    assert not alarms_of(ROW_EACH[name], "token-order-ignored")
+
+
+@pytest.mark.parametrize("name", ROW_FOR_ALL)
+def test_one_row_for_all_positions_is_found(name: str) -> None:
+    assert alarms_of(ROW_FOR_ALL[name], "token-order-ignored") == ["suspect"]

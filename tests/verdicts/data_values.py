@@ -14,6 +14,8 @@ from nbdebug.checks.data.unscaled_targets import TargetReach
 from nbdebug.evidence.baselines import Baselines
 from nbdebug.evidence.first_layer_inputs import FirstLayer, FirstWeights
 from nbdebug.evidence.image_layout import ImageLayout
+from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.experiments.accidental_pairs import AccidentalPairs
 from tests.verdicts.table import Table, minimal
 
 
@@ -71,17 +73,19 @@ table.pair("side", lambda side: channels_last(shape=(side, side, 3)), {8: "bug",
 table.pair("aspect", lambda times: channels_last(shape=(round(100 * times), 100, 3)), {3.9: "bug", 4.1: "silent"})
 
 
-def shapes(target: tuple[int, ...] = (64,), **facts: Any) -> TargetAlignment:
+def shapes(target: tuple[int, ...] = (64,), **facts: Any) -> tuple[TargetAlignment, None]:
     """Return outputs of shape (64, 1), compared with targets of this one."""
-    return minimal(TargetAlignment, output_shape=(64, 1), target_shape=target, **facts)
+    return minimal(TargetAlignment, output_shape=(64, 1), target_shape=target, **facts), None
 
 
 table = Table("incompatible-target-shape")
-table.row("equal shapes", "silent", shapes((64, 1), spill=1.0))
-table.row("broadcast by an assumed loss", "note", shapes(spill=1.0, reshape="target[:, None]", assumed=True))
-table.row("a warning", "suspect", shapes(warning="Using a target size that is different"))
-table.row("an error", "bug", shapes(error="ValueError: target size"))
+table.row("equal shapes", "silent", *shapes((64, 1), spill=1.0))
+table.row("broadcast by an assumed loss", "note", *shapes(spill=1.0, reshape="target[:, None]", assumed=True))
+table.row("a warning", "suspect", *shapes(warning="Using a target size that is different"))
+table.row("an error", "bug", *shapes(error="ValueError: target size"))
 table.pair("spill", lambda spill: shapes(spill=spill, reshape="target[:, None]"), {0.31: "bug", 0.29: "silent"})
+PAIRS = LossOperands("train_step", 64, paired=(AccidentalPairs("mul", ((64,), (64, 1)), ""),))
+table.row("two columns of the loss", "suspect", None, PAIRS)
 
 
 def reach(lowest: float, highest: float, mean: float = 0.0, std: float = 1.0) -> TargetReach:

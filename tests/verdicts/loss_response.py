@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.evidence.loss_response import HeadResponse, LossResponse
+from nbdebug.experiments.divergences import Divergence
 from nbdebug.experiments.targets import TargetKind
 from tests.verdicts.table import Table, minimal
 
@@ -67,14 +69,16 @@ table.pair(
 )
 
 table = Table("probabilities-into-nll")
-table.row("a loss of logits", "not applicable", loss("softmax"))
-table.row("log-probabilities", "silent", loss("linear", is_compared=True, scale="log-probabilities"))
-table.row("values that are never positive", "suspect", loss("linear", is_compared=True, low=-1.0))
+table.row("a loss of logits", "not applicable", loss("softmax"), None)
+table.row("log-probabilities", "silent", loss("linear", is_compared=True, scale="log-probabilities"), None)
+table.row("values that are never positive", "suspect", loss("linear", is_compared=True, low=-1.0), None)
 table.pair(
     "offset",
-    lambda offset: loss("linear", is_compared=True, scale="probabilities", offset=offset, **SQUASHED),
+    lambda offset: (loss("linear", is_compared=True, scale="probabilities", offset=offset, **SQUASHED), None),
     {0.009: "bug", 0.011: "silent"},
 )
+DIVERGENCE = minimal(Divergence, argument="input", kind="probabilities", high=1.0)
+table.row("probabilities in a divergence", "bug", None, LossOperands("compute_loss", divergences=(DIVERGENCE,)))
 
 table = Table("sigmoid-before-bce-with-logits")
 table.row("a loss of probabilities", "not applicable", loss("probabilities", **SQUASHED))

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.loss.loss_depends_on_order import ReorderedLoss
+from nbdebug.checks.loss.loss_mask_inverted import CountedTargets
 from nbdebug.checks.loss.loss_terms_reduced_differently import TermScaling, TermScalings
 from nbdebug.checks.loss.loss_unbounded_below import LossRay
 from nbdebug.checks.loss.representation_collapse import CollapseFacts
 from nbdebug.checks.loss.targets_drawn_at_random import TargetOrigin
+from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.experiments.index_masks import IndexMask
+from nbdebug.experiments.normalized_axes import NormalizedAxis
 from tests.verdicts.table import Table, minimal
 
 
@@ -63,6 +67,9 @@ def reordered(change: float) -> ReorderedLoss:
 table = Table("loss-depends-on-order")
 table.row("the same in any order", "silent", reordered(0.0))
 table.row("labels of neighbors", "suspect", reordered(0.5))
+table.pair(
+    "walked", lambda part: ReorderedLoss(2.0, (2.0,), 32, "loss_fn", part), {5.2e-5: "suspect", 4.8e-5: "silent"}
+)
 table.pair("change", reordered, {0.022: "suspect", 0.018: "silent"})
 
 
@@ -77,3 +84,26 @@ table.row("one row is best", "suspect", collapse())
 table.row("apart with large outputs", "silent", collapse(scaled=1.0))
 table.pair("noises", lambda times: collapse(noise=1 / times), {4.1: "suspect", 3.9: "silent"})
 table.pair("gained", lambda share: collapse(lowest=-share), {0.009: "suspect", 0.011: "silent"})
+
+WRONG_AXIS = NormalizedAxis((32, 16), 0, "matmul", "")
+table = Table("normalize-over-wrong-dim")
+table.row("nothing is normalized", "not applicable", LossOperands("loss_fn"))
+table.row("the dimension that is summed over", "silent", LossOperands("loss_fn", compared=2))
+table.row("another one", "suspect", LossOperands("loss_fn", compared=1, normalized=(WRONG_AXIS,)))
+
+table = Table("mask-used-as-index")
+table.row("no such index", "silent", LossOperands("loss_fn"))
+table.row("zeros and ones", "bug", LossOperands("loss_fn", indexed=(IndexMask("__getitem__", 32, 9, ("event",), ""),)))
+
+
+def counted(**facts: Any) -> CountedTargets:
+    """Return a loss that counts padding alone."""
+    given = {"counted": 40, "is_one_value": True, "others": 8, **facts}
+    return minimal(CountedTargets, **given)
+
+
+table = Table("loss-mask-inverted")
+table.row("padding alone", "bug", counted())
+table.row("several values", "silent", counted(is_one_value=False))
+table.pair("counted", lambda count: counted(counted=count), {8: "bug", 7: "silent"})
+table.pair("others", lambda count: counted(others=count), {3: "bug", 2: "silent"})

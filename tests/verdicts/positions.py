@@ -113,6 +113,7 @@ def ordered(**facts: Any) -> OrderResponse:
 table = Table("token-order-ignored")
 table.row("moves along", "suspect", ordered())
 table.row("one prediction per sequence", "note", ordered(per_position=False))
+table.row("one row for all", "suspect", ordered(per_position=False, order=0.0, one_row=True))
 table.pair("moved", lambda change: ordered(moved=change), {0.9e-4: "suspect", 1.1e-4: "silent"})
 table.pair("context", lambda change: ordered(context=change), {1.1e-3: "suspect", 0.9e-3: "silent"})
 table.pair("order", lambda size: ordered(order=size), {6.1: "suspect", 5.9: "silent"})

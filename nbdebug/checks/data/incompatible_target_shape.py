@@ -13,6 +13,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
+from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.experiments.broadcast_targets import broadcast_target
 from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.sandbox import Sandbox
@@ -157,7 +158,8 @@ SOURCE = "in a per-sample loss, a target affects the gradient of its own output 
 @check(explains=("forward-fails", "cannot-overfit-batch", "worse-than-baseline", "loss-ignores-targets",
                  "model-ignores-inputs", "initial-loss-off", "invalid-labels"))  # fmt: skip
 def incompatible_target_shape(
-    alignment: TargetAlignment,
+    alignment: TargetAlignment | None,
+    operands: LossOperands | None,
     *,
     spill: float = 0.3,  # fraction of a target's gradient effect on other samples; our choice, 0 when the shapes match
 ) -> Iterator[Finding]:
@@ -165,13 +167,43 @@ def incompatible_target_shape(
 
     nbdebug keeps the outputs fixed, changes the target of one sample, and measures which outputs get another loss
     gradient. If other samples are affected, and no longer are once the target is reshaped, the shapes were broadcast:
-    (N,) against (N, 1) becomes N × N. A loss that compares samples on purpose affects others in every shape.
+    (N,) against (N, 1) becomes N × N. A loss that compares samples on purpose affects others in every shape. Of
+    any two columns in a recorded run, as of weights and errors, it reports squares that are averaged as a whole.
 
     Why it matters: every output is compared with every target, so the best the model can do is predict the mean for all
     samples. The loss falls at first, and nothing fails.
 
     What to try: give both the same shape, `output.squeeze(1)` or `target.unsqueeze(1)`, and assert that they match.
     """
+    found = list(_of_outputs(alignment, spill)) if alignment is not None else []
+    yield from found
+    if operands is not None and operands.paired and not any(finding.severity != "note" for finding in found):
+        yield _of_columns(operands)
+    elif alignment is None and operands is None:
+        raise NotApplicable("neither the outputs nor a run of the loss could be followed")
+
+
+def _of_columns(operands: LossOperands) -> Finding:
+    """Return the finding for two columns of any kind that meet in different shapes."""
+    pairs = operands.paired[0]
+    one, other = pairs.shapes
+    return Finding(
+        f"`{pairs.op}` broadcasts {one} and {other} to a square of all pairs of {operands.samples} samples, and the "
+        "loss averages over it.",
+        where=operands.place,
+        severity="suspect",
+        evidence={
+            "shapes": [one, other],
+            "op": pairs.op,
+            "threshold": "one value per sample on both sides, and no op reads the pairs one by one",
+            "source": "PyTorch's broadcasting semantics: (N,) and (N, 1) give (N, N)",
+        },
+        remedies=(Remedy("Give both the same shape.", "loss = (weights.squeeze(-1) * errors).mean()"),),
+    )
+
+
+def _of_outputs(alignment: TargetAlignment, spill: float) -> Iterator[Finding]:
+    """Yield the finding for outputs and targets of the batch."""
     shapes = f"outputs {alignment.output_shape} and targets {alignment.target_shape}"
     evidence = {"output": alignment.output_shape, "target": alignment.target_shape, "source": SOURCE}
     if alignment.output_shape == alignment.target_shape:

@@ -29,12 +29,17 @@ ROUNDING = 1e-3  # of the outputs' standard deviation, between two orders
 
 @dataclass(frozen=True)
 class ReorderedLoss:
-    """The main term for one batch, with confident outputs, and for the same samples and outputs in other orders."""
+    """The main term for one batch, with confident outputs, and for the same samples and outputs in other orders.
+
+    `walked` is the relative change of the program's own loss by another order, if it takes more operations for a larger
+    batch, as a loss does that walks from sample to sample; 0 otherwise.
+    """
 
     loss: float
     reordered: tuple[float, ...]
     samples: int
     place: str
+    walked: float = 0.0
 
     @property
     def change(self) -> float:
@@ -63,7 +68,19 @@ def reordered_loss(sandbox: Sandbox, trial: TrialRun | None) -> ReorderedLoss:
     losses = [
         _loss(one, order) for one, order in zip((tape, *others), (torch.arange(batch.size), *orders), strict=True)
     ]
-    return ReorderedLoss(losses[0], tuple(losses[1:]), batch.size, place)
+    walked = 0.0
+    if max(abs(value - losses[0]) for value in losses[1:]) <= ROUNDING * abs(losses[0]):  # by the order alone
+        changes = [abs(other.loss - tape.loss) / max(abs(tape.loss), 1e-9) for other in others]
+        noise = abs(again.loss - tape.loss) / max(abs(tape.loss), 1e-9)
+        walked = max(changes) if max(changes) > 10 * noise and _grows(sandbox, batch, tape) else 0.0
+    return ReorderedLoss(losses[0], tuple(losses[1:]), batch.size, place, walked)
+
+
+def _grows(sandbox: Sandbox, batch: Batch, tape: Tape) -> bool:
+    """Whether a batch with a sample less takes fewer operations."""
+    with required_user_code("a batch with one sample less fails ({kind})"), sandbox.mode(training=False):
+        fewer = record(sandbox, batch.head(batch.size - 1), hold_modes=True)
+    return len(fewer.recording.ops) < len(tape.recording.ops)
 
 
 @torch.no_grad()
@@ -125,11 +142,13 @@ def loss_depends_on_order(
     loss: ReorderedLoss,
     *,
     change: float = 0.02,  # relative to the loss; ties in a ranking change it by less; our choice
+    walked: float = 5e-5,  # relative to the loss of a loop over samples; float32 rounding is below 1e-5; our choice
 ) -> Iterator[Finding]:
     """The loss depends on the order of the samples in the batch.
 
     nbdebug puts the samples of one batch in other orders, in eval mode. Where each sample keeps its outputs and its
-    target, but the loss changes, outputs are compared with the targets of other samples.
+    target, but the loss changes, outputs are compared with the targets of other samples. A loss that takes more
+    operations for more samples, and depends on their order, walks along the batch instead of along time.
 
     Why it matters: a shift along the batch dimension instead of the time dimension, or a `roll`, pairs every sample
     with the label of its neighbor. With shuffled batches, that label is random.
@@ -137,6 +156,8 @@ def loss_depends_on_order(
     What to try: check the dimension of each slice between the outputs and the loss: `logits[:, :-1]`, not
     `logits[:-1]`.
     """
+    if loss.walked > walked and loss.change <= change:
+        yield _walks(loss, walked)
     if loss.change > change:
         other = max(loss.reordered, key=lambda value: abs(value - loss.loss))
         yield Finding(
@@ -158,3 +179,19 @@ def loss_depends_on_order(
                 unit="loss",
             ),
         )
+
+
+def _walks(loss: ReorderedLoss, walked: float) -> Finding:
+    return Finding(
+        f"The loss walks along the {loss.samples} samples of the batch: it takes operations for each of them, and "
+        f"changes by {loss.walked:.2%} in another order.",
+        where=loss.place,
+        severity="suspect",
+        evidence={
+            "relative change by another order": loss.walked,
+            "samples": loss.samples,
+            "threshold": walked,
+            "source": "a loss over independent samples is a sum, which has no order",
+        },
+        remedies=(Remedy("Let it walk along time, e.g. by `batch_first`.", "crf = CRF(num_tags, batch_first=True)"),),
+    )

@@ -64,7 +64,7 @@ def loss_ray(sandbox: Sandbox, trial: TrialRun | None) -> LossRay:
     size = float(direction.abs().max())
     if size == 0:
         raise NotApplicable("the loss is at a minimum of the outputs")
-    goal = FAR * max(1.0, float(start.abs().max()), float(taped.target[1].abs().max()))
+    goal = FAR * max(1.0, float(start.abs().max()), float(taped.target[1].double().abs().max()))
     rays = [direction * (stretch * goal / size) for stretch in STRETCHES]
     with required_user_code("the loss refuses outputs far from the targets ({kind})"):
         values = tuple(_value(head, start + ray) for ray in rays)

@@ -44,7 +44,8 @@ def untrained_parameters(
         if silent is None:
             raise NotApplicable("no pass of the model or of the training step could be followed")
         return
-    missing = [p for p in reach.trainable if not p.is_reached]
+    stepped = silent.reached if silent is not None else ()  # by the loss of the step, which may be another one
+    missing = [p for p in reach.trainable if not p.is_reached and p.name not in stepped]
     if not reach.trainable:
         raise NotApplicable("no parameter requires a gradient; see frozen-parameters")
     if len(missing) == len(reach.trainable) and reach.output_has_gradient:
@@ -159,6 +160,7 @@ def _unused(path: str, group: Sequence[ParameterReach], reach: GradientReach) ->
     meant = all(
         p.is_copy
         or p.conditional
+        or p.is_optional
         or (reach.optimizer_given and not p.in_optimizer)
         or not p.is_cut
         or (p.shifts_layer and p.owner in trained)

@@ -1,0 +1,55 @@
+"""What the ops of a recorded run are given: logarithms, normalized rows, masks, and columns that are broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbdebug.core.registry import probe
+from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.accidental_pairs import AccidentalPairs, accidental_pairs
+from nbdebug.experiments.divergences import Divergence, divergences
+from nbdebug.experiments.index_masks import IndexMask, index_masks
+from nbdebug.experiments.normalized_axes import NormalizedAxis, normalized_axes
+from nbdebug.experiments.tape.program import run_recorded
+from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_user_code
+
+__all__ = ["LossOperands", "loss_operands"]
+
+
+@dataclass(frozen=True)
+class LossOperands:
+    """What contradicts how it is used: each op of the run that gets something else than it can work with.
+
+    `compared` counts the products of representations that were normalized.
+    """
+
+    place: str
+    samples: int = 0
+    divergences: tuple[Divergence, ...] = ()
+    compared: int = 0
+    normalized: tuple[NormalizedAxis, ...] = ()
+    indexed: tuple[IndexMask, ...] = ()
+    paired: tuple[AccidentalPairs, ...] = ()
+
+
+@probe
+def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
+    """Record one run of your loss or training step, and read the operands of its ops."""
+    if trial is not None:
+        require_run(trial)
+    sandbox.ready_to_train()
+    batch, step = sandbox.batch(), sandbox.train_step is not None
+    with required_user_code("the run fails ({kind})"):
+        recording = run_recorded(sandbox, batch, step=step)
+    compared, normalized = normalized_axes(recording)
+    return LossOperands(
+        "train_step" if step else "compute_loss" if sandbox.compute_loss is not None else "loss_fn",
+        batch.size,
+        tuple(divergences(recording)),
+        compared,
+        tuple(normalized),
+        tuple(index_masks(recording, batch.size)),
+        tuple(accidental_pairs(recording, batch.size)),
+    )
