@@ -179,7 +179,8 @@ def _structures(good: nn.Module, bad: nn.Module) -> tuple[str, str]:
     """Return the child modules that differ, or the sizes where the models have no frame in common."""
     parts = list(parts_of_model(good, bad))
     if not parts:
-        return _size(good), _size(bad)
+        ours, theirs = _size(good), _size(bad)
+        return ours, theirs if ours != theirs else f"{theirs}, with other code or settings"
     paths = [part.name.removeprefix(f"{ARCHITECTURE}: ") for part in parts]
     pairs = zip(paths, parts, strict=True)
     texts = [(f"{path}: {part.good}", f"{path}: {part.bad}") for path, part in pairs][:MOST_NAMED]

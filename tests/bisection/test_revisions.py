@@ -134,7 +134,7 @@ def test_a_pair_whose_objects_cross_is_exchanged(tmp_path: Path, temporary: Path
     assert names == {"batch size", "architecture", "learning rate"}, "and neither the step nor anything else"
     row = found.exchange.ingredient("architecture")
     assert row.good_place is not None and row.good_place.file == f"{found.good.short}:training/net.py"
-    assert content(folder) == before and not list(temporary.iterdir())
+    assert content(folder) == before and not list(temporary.glob("nbdebug-*"))
     data = json.loads(found.save(tmp_path / "out.json").read_text())
     Draft202012Validator(bisection_schema()).validate(data)
     assert data["exchange"]["outcome"] == "explained"
@@ -152,7 +152,7 @@ def test_a_pair_whose_objects_cannot_cross_is_walked(tmp_path: Path, temporary: 
     assert '+            "optimizer": torch.optim.Adam(model.parameters(), lr=3e-9)}' in found.walk.diff
     assert [step.verdict for step in found.walk.steps[:2]] == ["learns", "fails"]
     assert "The first commit that fails is" in str(found) and "Write lr=3e-9" in found._repr_html_()
-    assert content(folder) == before and not list(temporary.iterdir())
+    assert content(folder) == before and not list(temporary.glob("nbdebug-*"))
     Draft202012Validator(bisection_schema()).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
 
 
@@ -186,11 +186,11 @@ def test_an_interrupt_leaves_neither_files_nor_processes(tmp_path: Path, tempora
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert process.poll() is None
         time.sleep(0.1)
-    assert list(temporary.iterdir())
+    assert list(temporary.glob("nbdebug-*"))
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate()
     assert process.returncode == 130 and b"interrupted" in said
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text())) and not list(temporary.iterdir())
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text())) and not list(temporary.glob("nbdebug-*"))
 
 
 def test_two_functions_are_bisected_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,11 +81,13 @@ def _followed(process: subprocess.Popen[bytes], folder: Path, hear: Hear, end: f
 
 
 def _asked_to_end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the child as Ctrl-C does; it has some seconds to say what it knows."""
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE)
+    """Interrupt the child as Ctrl-C does, and once more if it hangs in the user's code."""
+    for wait in (0.6 * GRACE, 0.4 * GRACE):
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(wait)
+            return
 
 
 def _answer(folder: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
