@@ -16,6 +16,7 @@ MEASURED = "how often layers are measured; what is measured is the same"
 ASKED = "the user's own measure of what is slow; it is about time by its nature"
 
 SECONDS = {
+    "nbdebug/bisection/revisions/child.py": {"GRACE": WAITS},
     "nbdebug/checks/data/worker_rng_duplicates.py": {"TIMEOUT": WAITS},
     "nbdebug/checks/optimization/loading_bottleneck.py": {"seconds": ASKED, "noticed": ASKED},
     "nbdebug/core/control.py": {"INTERACTIVE": TRIED},
@@ -28,11 +29,11 @@ SECONDS = {
     "nbdebug/improve/scoring.py": {"seconds": TRIED},
     "nbdebug/improve/starting.py": {"seconds": TRIED},
     "nbdebug/integrations/mcp/child.py": {"GRACE": WAITS, "LOOK": SHOWN},
+    "nbdebug/recorder/budget.py": {"CREDIT": MEASURED, "REFRESH": MEASURED, "PATIENCE": MEASURED},
+    "nbdebug/recorder/recorder.py": {"HEARD": SHOWN, "UNHEARD": SHOWN, "WEIGHED": SHOWN},
     "nbdebug/setup/__init__.py": {"sweep_seconds": TRIED},
-    "nbdebug/watch/budget.py": {"CREDIT": MEASURED, "REFRESH": MEASURED, "PATIENCE": MEASURED},
     "nbdebug/watch/live.py": {"REFRESH": SHOWN},
     "nbdebug/watch/ranks.py": {"PATIENCE": WAITS},
-    "nbdebug/watch/recorder.py": {"HEARD": SHOWN, "UNHEARD": SHOWN, "WEIGHED": SHOWN},
     "nbdebug/widgets/charts.py": {"AT_MOST_EVERY": SHOWN},
 }
 
