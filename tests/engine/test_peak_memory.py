@@ -12,7 +12,7 @@ COPIES = 4.0  # of the parameters: a copy, its gradients, a second copy to compa
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="only Linux counts the peak of a process anew")
 def test_a_diagnosis_holds_few_copies_of_the_parameters() -> None:
-    """It held twelve where each experiment copied the optimizer's state and left its copy to the garbage collector."""
+    """It held nine where each experiment copied the optimizer's state and left its copy to the garbage collector."""
     row = in_a_process("parameters", 10**7, "quick")
     assert row is not None, "the process failed"
     assert row["peak"] - row["training peak"] < COPIES * row["parameter bytes"], row
