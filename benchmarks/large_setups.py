@@ -32,10 +32,13 @@ def deep_model(blocks: int = 250) -> tuple[nn.Module, DataLoader[Any]]:
 
 
 class SlowSamples(Dataset[Any]):
-    """A hundred thousand samples that are made one by one."""
+    """Samples that are made one by one, each slowly."""
+
+    def __init__(self, count: int = 100_000) -> None:
+        self.count = count
 
     def __len__(self) -> int:
-        return 100_000
+        return self.count
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         end = time.perf_counter() + READING

@@ -90,7 +90,8 @@ def initial_loss(sandbox: Sandbox, response: LossResponse) -> InitialLoss:
     if not guesses:
         raise NotApplicable("the chance level of this loss is unknown")
     fresh = _untrained(sandbox, box, {path: first.constant for path, first in guesses})
-    soon = _soon(sandbox.fresh()) if any(first.loss > FAR * first.guess for _, first in guesses) else math.inf
+    is_far = any(first.loss > FAR * first.guess for _, first in guesses)
+    soon = _soon(sandbox.fresh(), min(first.guess for _, first in guesses)) if is_far else math.inf
     return InitialLoss(tuple(replace(first, untrained=fresh.get(path, ()), soon=soon) for path, first in guesses))
 
 
@@ -109,12 +110,19 @@ def _first(box: LossBox, path: Path, guess: Guess, place: str) -> FirstGuess:
     )
 
 
-def _soon(sandbox: Sandbox) -> float:
-    """Train for a few steps in the user's way and give the mean loss of the last round through the batches."""
+def _soon(sandbox: Sandbox, enough: float) -> float:
+    """Train for a few steps in the user's way and return the mean loss of the last round through the batches.
+
+    The first round that is below `enough` ends it.
+    """
     sandbox.ready_to_train()
-    batches = sandbox.batches(ROUND)
+    batches, losses = sandbox.batches(ROUND), list[float]()
     try:
-        losses = [sandbox.plain_step(batches[step % len(batches)]) for step in range(STEPS)]
+        for step in range(STEPS):
+            losses.append(sandbox.plain_step(batches[step % len(batches)]))
+            is_round = (step + 1) % len(batches) == 0
+            if is_round and sum(losses[-len(batches) :]) / len(batches) < enough:
+                break
     except NotApplicable:
         return math.inf
     return sum(losses[-len(batches) :]) / len(batches)

@@ -15,6 +15,8 @@ from torch import nn
 from nbdebug.distributed.alone import groups_in, lone_group
 from nbdebug.errors import UNCHANGED, ModelTooLarge, SandboxRefused
 from nbdebug.sandbox.functional import FunctionalModel
+from nbdebug.sandbox.late_state import LateState, is_plain_state
+from nbdebug.sandbox.module_copies import ATOMS, copy_modules
 from nbdebug.sandbox.scripted import ScriptShell, copied_script
 from nbdebug.setup.careful_copy import careful_copy
 from nbdebug.setup.object_graph import copy_generator, data_in, generators_in, human_bytes
@@ -60,12 +62,15 @@ def copy_together(*originals: Any) -> Copied:
     notes: list[str] = []
     try:
         trial = dict(memo)
+        copy_modules(_modules_in(originals), trial)
         parts = copy.deepcopy(originals, trial)
+        _link_state(originals, trial)
         return Copied(tuple(parts), "deepcopy", notes, trial)
     except Exception:
         trial = dict(memo)
     try:
         parts = careful_copy(originals, trial, notes)
+        _link_state(originals, trial)
         return Copied(tuple(parts), "deepcopy, with stand-ins", _tidy(notes, originals), trial)
     except Exception as error:
         return _functional(originals, error, _memo_for(originals), [])
@@ -76,8 +81,7 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
     memo: dict[int, Any] = {id(g): copy_generator(g) for g in generators_in(*originals)}
     for module in _modules_in(originals):
         for value in vars(module).values():
-            if type(value) is OrderedDict and not value:
-                memo[id(value)] = OrderedDict()  # each module has a dozen for hooks, and deepcopy is slow about them
+            if type(value) in ATOMS or (type(value) is OrderedDict and not value):
                 continue
             for tensor in _plain_tensors(value):
                 if not tensor.is_leaf:
@@ -88,11 +92,26 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
                 memo[id(module)] = ScriptShell(memo[id(module)])
     for group in groups_in(_modules_in(originals)):
         memo[id(group)] = lone_group()
-    for tensor in _own_state(originals[1]) if len(originals) > 1 else ():
-        memo.setdefault(id(tensor), tensor.clone())  # deepcopy takes ten times as long for a small one
+    memo.update(_memo_for_state(originals[1] if len(originals) > 1 else None))
     for part in originals[1:]:
         memo.update({id(data): data for data in data_in(part)})  # an experiment never reads through a step's own loader
     return memo
+
+
+def _memo_for_state(optimizer: Any) -> dict[int, Any]:
+    """Let the state of an optimizer be copied late; where it holds more than tensors of its own, clone those now."""
+    own = _own_state(optimizer)
+    is_all_own = len(_state_tensors(optimizer)) == len(own)  # and none of them is shared
+    if isinstance(optimizer, torch.optim.Optimizer) and is_all_own and is_plain_state(optimizer):
+        return {id(optimizer.state): LateState(optimizer.state)}
+    return {id(tensor): tensor.clone() for tensor in own}  # deepcopy takes ten times as long for a small one
+
+
+def _link_state(originals: tuple[Any, ...], memo: dict[int, Any]) -> None:
+    """Tell a state that is copied late which copies its parameters have."""
+    late = memo.get(id(getattr(originals[1], "state", None))) if len(originals) > 1 else None
+    if isinstance(late, LateState):
+        late.link({id(parameter): memo[id(parameter)] for parameter in originals[1].state})
 
 
 def _memo_scripted(module: nn.Module, memo: dict[int, Any]) -> None:
@@ -119,6 +138,7 @@ def _functional(originals: tuple[Any, ...], error: Exception, memo: dict[int, An
         stand_in = FunctionalModel(model)
         memo |= {id(live): clone for live, clone in stand_in.pairs()} | {id(model): stand_in}
         rest = [careful_copy(part, memo, notes) if part is not None else None for part in originals[1:]]
+        _link_state(originals, memo)
     except Exception as second:
         raise SandboxRefused(
             f"model: it cannot be copied: deepcopy raises {type(error).__name__}: {error}; and cloning its tensors "

@@ -43,7 +43,8 @@ def cruise(setup: Setup, optimizer: Any, scheduler: Any, control: Control) -> li
         return []
     if setup.highest_rates is None:
         known = scheduler is not None
-        setup.highest_rates = _highest(optimizer, scheduler, control) if known else _intended(optimizer)
+        live = setup.optimizer if setup.optimizer is not None else optimizer  # whose state is there without a copy
+        setup.highest_rates = _highest(optimizer, scheduler, control) if known else _intended(live)
     raised: list[str] = []
     for index, (group, highest) in enumerate(zip(optimizer.param_groups, setup.highest_rates, strict=False)):
         now = rate_of(group)

@@ -139,6 +139,8 @@ def _items(part: Any) -> Identity:
 
 def _same(part: Any, before: Identity) -> bool:
     """Whether a container holds the same objects in the same order."""
+    if not before:
+        return not part  # as are most: a module has a dozen dicts of hooks
     values = part.values() if isinstance(part, dict) else part
     if len(values) != len(before) or not all(map(is_, values, (value for _, value in before))):
         return False

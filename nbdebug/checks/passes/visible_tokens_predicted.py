@@ -15,7 +15,7 @@ from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.compared_positions import Compared, compared
 from nbdebug.experiments.sample_exchange import samples_of
 from nbdebug.experiments.tape import record
-from nbdebug.experiments.tape.ops import Use
+from nbdebug.experiments.tape.ops import Recording, Use
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
 
@@ -50,17 +50,23 @@ def masked_tokens(sandbox: Sandbox, trial: TrialRun | None) -> MaskedTokens:
     batch = samples_of(sandbox).head(32).batch
     step = sandbox.train_step is not None
     recording = run_recorded(sandbox, batch, step=step)
-    tape = record(sandbox, batch, step=step)
-    for op in recording.ops:
-        given = op.args[0] if op.name == "embedding" and op.args else None
-        tokens = recording.values[given.number].tensor if isinstance(given, Use) else None
-        if tokens is None or tokens.dim() != 2 or tokens.shape[1] < 4:
-            continue
-        for seen in compared(tape, tokens.shape[0]):
-            found = _masked(tokens, seen, op.module)
+    looked_up = list(_looked_up(recording))
+    tape = record(sandbox, batch, step=step) if looked_up else None
+    for tokens, module in looked_up:
+        for seen in compared(tape, tokens.shape[0]) if tape is not None else ():
+            found = _masked(tokens, seen, module)
             if found is not None:
                 return found
     raise NotApplicable("no token stands in the place of those that are to be predicted")
+
+
+def _looked_up(recording: Recording) -> Iterator[tuple[torch.Tensor, str]]:
+    """Yield the tokens that embeddings look up, each with the module of the embedding."""
+    for op in recording.ops:
+        given = op.args[0] if op.name == "embedding" and op.args else None
+        tokens = recording.values[given.number].tensor if isinstance(given, Use) else None
+        if tokens is not None and tokens.dim() == 2 and tokens.shape[1] >= 4:
+            yield tokens, op.module
 
 
 def _masked(tokens: torch.Tensor, seen: Compared, where: str) -> MaskedTokens | None:

@@ -20,7 +20,7 @@ class Aliases:
     """Which recorded tensors are views of which base."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        self._recorder = weakref.proxy(recorder)  # or a run's tensors would stay until the garbage collector comes
         self._views: dict[int, list[weakref.ref[torch.Tensor]]] = {}
 
     def note(self, tensor: torch.Tensor) -> None:
