@@ -2,7 +2,7 @@
 // hear of clicks only when the cell has ended, and until then nothing else would show that the click was taken.
 
 const PATIENCE = 300; // milliseconds before it is said that the kernel lets wait
-const OWN = ".nbdebug-stage-tree, .nbdebug-explored, .nbdebug-copy, .nbdebug-insert"; // these answer by themselves
+const OWN = ".nbdebug-stage-tree, .nbdebug-explored, .nbdebug-copy, .nbdebug-insert, .nbdebug-goto"; // these answer by themselves
 const WAITS = "waits for the running cell";
 
 export class Clicks {

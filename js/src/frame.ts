@@ -10,6 +10,8 @@ export interface Traits {
   status: string;
   request: Record<string, unknown>;
   key: string;
+  selected: string;
+  marks: unknown;
 }
 
 export interface Frame {

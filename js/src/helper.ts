@@ -3,6 +3,8 @@
 // button; a whole report is too long for one, and is hidden beside its button.
 
 const INSERT = "nbdebug:insert-cell";
+const GO_TO = "nbdebug:go-to-line";
+const ACTS = ".nbdebug-copy, .nbdebug-insert, .nbdebug-goto";
 
 export class Helper {
   private readonly watcher = new MutationObserver(() => this.name());
@@ -40,14 +42,18 @@ export class Helper {
       set(line, "aria-live", "polite");
     }
     const canInsert = document.documentElement.dataset.nbdebugInsert === "true";
-    for (const button of wizard.querySelectorAll<HTMLElement>(".nbdebug-insert")) button.hidden = !canInsert;
+    for (const button of wizard.querySelectorAll<HTMLElement>(".nbdebug-insert, .nbdebug-goto"))
+      button.hidden = !canInsert;
   }
 
   private readonly clicked = (event: Event): void => {
-    const button = (event.target as HTMLElement).closest?.<HTMLButtonElement>(
-      ".nbdebug-copy, .nbdebug-insert",
-    );
-    if (!button || !button.closest(".nbdebug-wizard")?.contains(this.inside)) return;
+    const button = (event.target as HTMLElement).closest?.<HTMLButtonElement>(ACTS);
+    if (!button?.closest(".nbdebug-wizard")?.contains(this.inside)) return;
+    if (button.classList.contains("nbdebug-goto")) {
+      const { text = "", line = "0" } = button.dataset;
+      document.dispatchEvent(new CustomEvent(GO_TO, { detail: { text, line: Number(line), from: button } }));
+      return;
+    }
     const code = button.classList.contains("nbdebug-assistant")
       ? (button.parentElement?.querySelector(".nbdebug-copied")?.textContent ?? "")
       : button.title;

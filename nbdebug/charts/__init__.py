@@ -73,7 +73,8 @@ class Bars(Exhibit):
 class Lines(Exhibit):
     """Curves over a common kind of x; each series is a name with its x and y values.
 
-    `samples` says that the values are those of single samples, and not means or losses.
+    `samples` says that the values are those of single samples, and not means or losses. The last `repeats` series are
+    those before them again, with another random seed: they have the same colors, pale.
     """
 
     kind: ClassVar[str] = "lines"
@@ -84,12 +85,19 @@ class Lines(Exhibit):
     log_x: bool = False
     log_y: bool = False
     samples: bool = False
+    repeats: int = 0
+
+    @property
+    def firsts(self) -> int:
+        """The number of series that are no repetition."""
+        return max(len(self.series) - self.repeats, 0) or len(self.series)
 
     @classmethod
-    def of_losses(cls, curves: Iterable[tuple[str, Sequence[float]]], title: str) -> Lines:
+    def of_losses(cls, curves: Iterable[tuple[str, Sequence[float]]], title: str, *, repeats: int = 0) -> Lines:
         """Draw losses over steps, on a logarithmic scale where they span orders of magnitude."""
         series = tuple((name, tuple(map(float, range(len(losses)))), tuple(losses)) for name, losses in curves)
-        return cls(series, title, log_y=spans_magnitudes(loss for _, _, losses in series for loss in losses))
+        is_wide = spans_magnitudes(loss for _, _, losses in series for loss in losses)
+        return cls(series, title, log_y=is_wide, repeats=repeats)
 
     @classmethod
     def of_steps(cls, name: str, steps: Iterable[float], values: Iterable[float], title: str) -> Lines:
@@ -102,13 +110,21 @@ class Lines(Exhibit):
 
 @dataclass(frozen=True)
 class Panels(Exhibit):
-    """Small multiples: one curve a panel, all on the same two scales, so that heights can be compared at a glance."""
+    """Small multiples: one curve a panel, all on the same two scales, so that heights can be compared at a glance.
+
+    `remarks` are a few words for each panel, and `marked` is the panel that stands out. With `only`, one panel is drawn
+    on the scales of all, without its name, for a page that arranges them itself. The scale holds at least `span`.
+    """
 
     kind: ClassVar[str] = "panels"
     series: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...]
     title: str = ""
     x_label: str = "step"
     y_label: str = "skill"
+    remarks: tuple[str, ...] = ()
+    marked: int | None = None
+    only: int | None = None
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

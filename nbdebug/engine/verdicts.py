@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from nbdebug.charts import Panels
 from nbdebug.core.finding import Finding, Result
 from nbdebug.core.verification import Verification
 from nbdebug.engine.differential import NO_HINDRANCE, OUTCOMES, Differential, take_apart
-from nbdebug.engine.differential.evidence import compared, contests, curves, numbers, skills, summary
+from nbdebug.engine.differential.evidence import compared, contests, courses, curves, numbers, skills, summary
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.searching import searched
 from nbdebug.engine.session import Session
@@ -21,7 +22,7 @@ from nbdebug.engine.slow_training import explain_delay, is_late
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.report.progress import Shown
 
-__all__ = ["ruled_out", "says_learning", "settle"]
+__all__ = ["exchanged", "ruled_out", "says_learning", "settle"]
 
 FAILS = "training-fails"
 
@@ -96,6 +97,12 @@ def ruled_out(session: Session) -> list[tuple[str, float]]:
     return [(run.exchange.name, run.skill) for run in sorted(vain, key=lambda run: -run.skill)]
 
 
+def exchanged(session: Session) -> Panels | None:
+    """Return the courses of the trainings with one ingredient exchanged; None where none was taken apart."""
+    found, gate = session.known(Differential), session.known(LearningGate)
+    return courses(gate, found) if found is not None and gate is not None else None
+
+
 def _write(session: Session, gate: LearningGate, found: Differential) -> None:
     """Confirm the cause, refute what does not rescue the training, and say what was tried."""
     results = {result.check: result for result in session.journal.results}
@@ -157,7 +164,9 @@ def _confirmed(finding: Finding, gate: LearningGate, found: Differential, others
     assert found.cause is not None
     proven = found.cause.exchange.remedies
     remedy = next((r for r in finding.remedies if r in proven), proven[0])
-    proof = Verification(remedy, "verified", compared(gate, found), contests(gate, found), curves(gate, found.cause))
+    proof = Verification(
+        remedy, "verified", compared(gate, found), contests(gate, found), curves(gate, found.cause, found.again)
+    )
     return replace(
         finding,
         severity="bug",
@@ -176,7 +185,11 @@ def _named(gate: LearningGate, found: Differential, others: Sequence[str]) -> Fi
     assert found.cause is not None
     exchange = found.cause.exchange
     proof = Verification(
-        exchange.remedies[-1], "verified", compared(gate, found), contests(gate, found), curves(gate, found.cause)
+        exchange.remedies[-1],
+        "verified",
+        compared(gate, found),
+        contests(gate, found),
+        curves(gate, found.cause, found.again),
     )
     return Finding(
         f"{exchange.cause}: with {exchange.name}, {compared(gate, found)}",
@@ -185,7 +198,7 @@ def _named(gate: LearningGate, found: Differential, others: Sequence[str]) -> Fi
         evidence={**numbers(gate, found), "threshold": found.needed, "source": "comparison within the run"},
         remedies=exchange.remedies,
         explains=_explained((), others),
-        exhibit=curves(gate, found.cause),
+        exhibit=curves(gate, found.cause, found.again),
         verifications=[proof],
         cures=(FAILS,),
     )

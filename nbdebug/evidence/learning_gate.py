@@ -54,6 +54,7 @@ class LearningGate:
     is_finite: bool = True
     is_held_out: bool = True
     losses: tuple[float, ...] = ()
+    scores: tuple[tuple[int, float, float], ...] = ()  # step, metric and loss on held-out batches
     reference_losses: tuple[float, ...] = ()
     reason: str = ""
     step_cost: float = 0.0  # seconds, which decide how much else is tried, and no verdict
@@ -288,6 +289,7 @@ def _said(
         is_finite=own.is_finite,
         is_held_out=not own.data.is_seen,
         losses=tuple(own.losses),
+        scores=own.course,
         reference_losses=reference_losses,
         reason=reason,
         step_cost=own.step_cost,

@@ -120,6 +120,11 @@ class TrialTraining:
         return self.scores[-1]
 
     @property
+    def course(self) -> tuple[tuple[int, float, float], ...]:
+        """Step, metric (NaN where none fits) and loss of each look at the held-out batches."""
+        return tuple((s.step, s.fit.value if s.fit is not None else math.nan, s.loss) for s in self.scores)
+
+    @property
     def best_skill(self) -> float:
         """The highest skill at any time; a training that was there once has learned."""
         return max((score.skill for score in self.scores[1:] if not math.isnan(score.skill)), default=math.nan)

@@ -7,17 +7,19 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nbdebug.charts import Exhibit, Images, Table
+from nbdebug.charts import Exhibit, Images, Panels, Table
 from nbdebug.charts.draw import as_svg, as_svg_address, picture_of
 from nbdebug.core.finding import Finding
 from nbdebug.core.text import figure, plural, shortened
 from nbdebug.engine.decision_tree.states import ICONS, WORDS
 from nbdebug.report import words
+from nbdebug.report.diffs import shown_diff
 from nbdebug.report.links import link_to
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
@@ -52,19 +54,25 @@ def as_fragment(report: Report, *, include_samples: bool = False) -> str:
 
 
 def result_fragments(
-    report: Report, *, running: bool = False, learns: str = "", rivals: Sequence[tuple[str, float]] = ()
+    report: Report,
+    *,
+    running: bool = False,
+    learns: str = "",
+    rivals: Sequence[tuple[str, float]] = (),
+    panels: Panels | None = None,
 ) -> tuple[str, str, str]:
     """Return the report in three pieces, for what may stand between them: the verdict, its picture, and the rest.
 
     While checks are running there are findings as cards, the most likely first, and no rest. `learns` is what was
-    measured of a training that learns, `rivals` are the exchanges that were tried in vain, with the skill they came to.
+    measured of a training that learns, `rivals` are the exchanges that were tried in vain, with the skill they came to,
+    and `panels` the courses of the trainings with one ingredient exchanged.
     """
     key = _key(report)
     if running:
         return _render("running.html", report, False, None, key=key, running=True), "", ""
     answer = _render("answer.html", report, False, None, key=key, learns=learns)
     picture = _render("proof.html", report, False, None, key=key) if report.alarms else ""
-    return answer, picture, _render("others.html", report, False, None, key=key, rivals=rivals)
+    return answer, picture, _render("others.html", report, False, None, key=key, rivals=rivals, panels=panels)
 
 
 def part_fragment(report: Report, part: str, explained_by: Mapping[str, str]) -> str:
@@ -113,6 +121,7 @@ def _render(
             left_out=LEFT_OUT,
             picture=(picture := partial(_picture, itertools.count())),
             curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded during training"), inline),
+            panel=lambda exhibit, at: picture(_Shown(replace(exhibit, only=at), exhibit.remarks[at]), False),
             table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
             samples=_samples,
             link=partial(link_to, folder=folder),
@@ -176,7 +185,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(figure=figure, short=shortened, prose=_prose)
-    environment.globals["plural"] = plural
+    environment.globals.update(plural=plural, shown_diff=shown_diff)
     return environment
 
 

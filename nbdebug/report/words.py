@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from nbdebug.core.text import clean_text, plural
+from nbdebug.core.text import clean_text, figure, plural
 
 if TYPE_CHECKING:
     from nbdebug.core.finding import Finding, Result
     from nbdebug.core.remedy import Remedy
-    from nbdebug.core.verification import Verification
+    from nbdebug.core.verification import Contest, Verification
     from nbdebug.report.report import Report
 
-__all__ = ["counts_line", "diff_title", "first_remedy", "not_seen", "not_tried", "tried"]
+__all__ = ["by_seed", "counts_line", "diff_title", "first_remedy", "in_order", "not_seen", "not_tried", "tried"]
 
 
 _SKIPPED = {  # what is left out of a run though it may apply
@@ -29,6 +29,26 @@ _SKIPPED = {  # what is left out of a run though it may apply
 def tried(finding: Finding, remedy: Remedy) -> Verification | None:
     """Return the outcome of a fix if it was tried on a copy."""
     return next((one for one in finding.verifications if one.remedy == remedy), None)
+
+
+def in_order(finding: Finding) -> list[Remedy]:
+    """Return the fixes of a finding, those that are verified on a copy first."""
+    good = [one.remedy for one in finding.verifications if one.verified]
+    return [r for r in finding.remedies if r in good] + [r for r in finding.remedies if r not in good]
+
+
+def by_seed(verification: Verification) -> str:
+    """Return what a tried fix came to from each random start."""
+    found = [
+        f"{one.measure} {_share(one, one.before)} → {_share(one, one.after)} (seed {one.seed})"
+        for one in verification.contests
+    ]
+    return "; ".join(found) or verification.says
+
+
+def _share(contest: Contest, value: float) -> str:
+    """Write an accuracy in percent, as sentences do, and any other measure as a number."""
+    return f"{value:.0%}" if "accuracy" in contest.measure else figure(value)
 
 
 def diff_title(remedy: Remedy) -> str:

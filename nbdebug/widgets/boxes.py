@@ -6,7 +6,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-__all__ = ["beside", "choice", "column", "fitting", "new_button", "row", "side_by_side", "wrapped"]
+__all__ = ["beside", "choice", "column", "fitting", "new_button", "new_fold", "row", "side_by_side", "wrapped"]
 
 
 def fitting(fragment: str) -> str:
@@ -57,3 +57,8 @@ def new_button(text: str, kind: str = "") -> widgets.Button:
     if kind:
         button.add_class(f"nbdebug-{kind}")
     return button
+
+
+def new_fold(text: str) -> widgets.ToggleButton:
+    """Return a button that shows and hides something."""
+    return widgets.ToggleButton(description=text, layout=widgets.Layout(width="auto", align_self="flex-start"))

@@ -12,7 +12,10 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.charts import Lines
+from nbdebug.core.announcements import newest_run
 from nbdebug.core.control import Control
+from nbdebug.engine.decision_tree import tree_order
+from nbdebug.engine.ranking import ranked
 from nbdebug.engine.session import Session
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.activation_histograms import ActivationLook
@@ -27,13 +30,16 @@ from nbdebug.views.batch_preview.parts import Taste
 from nbdebug.views.batch_preview.source import BatchSource
 from nbdebug.views.gradients import GradientView
 from nbdebug.views.layers import LayerView
+from nbdebug.views.live import LiveView
 from nbdebug.views.view import View
 from nbdebug.widgets.charts import Chart, chart_widget
 from nbdebug.widgets.closing import take_down
+from nbdebug.widgets.selection import Selection
 
 __all__ = ["TABS", "Explore", "Explored"]
 
 TABS = ("Batch", "Activations", "Gradients", "Training", "Layers")
+LAYERED = ("Activations", "Gradients", "Layers")  # these share which layer is selected
 WATCH = """with nbdebug.watch(model, optimizer) as live:
     for x, y in loader:
         ...
@@ -54,10 +60,12 @@ class Explore:
 class Explored:
     """The tabs that were made, each a view with its widget."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, selection: Selection | None = None) -> None:
         self.session = session
+        self.selection = selection
         self._views: dict[str, View] = {}
         self._training: Any = None
+        self._watched: tuple[Any, View] | None = None  # the run of the user's own training, and its curves
         self._charts: list[Chart] = []
 
     def content(self, tab: str) -> list[Any] | None:
@@ -65,23 +73,33 @@ class Explored:
         if tab == "Training":
             return self._curves()
         view = self._views.get(tab)
-        return None if view is None else [view.widget]
+        if view is None:
+            return None
+        if tab not in LAYERED or self.selection is None:
+            return [view.widget]
+        self.selection.follow(ranked(self.session.journal.findings, tree_order(self.session.registry)))
+        return [self.selection.view, view.widget]
 
     def make(self, tab: str) -> None:
         """Measure what a tab shows, as far as that is not known, and make its view."""
         if tab in TABS and tab != "Training" and tab not in self._views:
             view = self._made(tab)
-            view.widget  # noqa: B018 - made here, while no cell runs
+            shown = view.widget  # made here, while no cell runs
+            if tab in LAYERED and self.selection is not None:
+                self.selection.join(shown)
             self._views[tab] = view
 
     def close(self) -> None:
         """Take every view down."""
+        if self.selection is not None:
+            self.selection.leave()
         for view in self._views.values():
             view.close()
         self._views.clear()
         for chart in self._charts:
             chart.close()
         self._charts = []
+        self._end_watching()
         if self._training is not None:
             take_down((self._training,))
             self._training = None
@@ -117,8 +135,25 @@ class Explored:
         none = "" if lines else "<p>No training has run on a copy yet: run the diagnosis first.</p>"
         if self._training is None:
             self._training = widgets.HTML(layout=widgets.Layout(width="100%"))
-        self._training.value = f"{none}<h4>Follow your real training</h4>{page.code(WATCH)}"
-        return [*self._charts, self._training]
+        own = self._own_training()
+        follow = "" if own else f"<h4>Follow your real training</h4>{page.code(WATCH)}"
+        self._training.value = f"{none}{follow}"
+        return [*own, *self._charts, self._training]
+
+    def _own_training(self) -> list[Any]:
+        """Return the curves of the user's own training, live while it runs; nothing where it is not watched."""
+        models = self.session.setup.model.modules()
+        run = next((run for model in models if (run := newest_run(model)) is not None), None)
+        if self._watched is not None and self._watched[0] is not run:
+            self._end_watching()
+        if run is not None and self._watched is None:
+            self._watched = run, LiveView(run)
+        return [self._watched[1].widget] if self._watched is not None else []
+
+    def _end_watching(self) -> None:
+        if self._watched is not None:
+            self._watched[1].close()
+            self._watched = None
 
     def _lines(self) -> list[Lines]:
         gate, overfit = self.session.known(LearningGate), self.session.known(Overfit)

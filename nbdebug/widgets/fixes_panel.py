@@ -4,37 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
 import ipywidgets as widgets
 
+from nbdebug.core.finding import Finding
+from nbdebug.report.words import in_order
 from nbdebug.widgets import bundle
 from nbdebug.widgets.boxes import new_button
 
-__all__ = ["Trial", "fix_rows"]
+__all__ = ["Trial", "Try", "fix_rows", "trials_of"]
 
+Try = Callable[[Finding, int], None]
 OnClick = Callable[[widgets.Button, Callable[[], None]], None]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One fix: what it says, its code, what tries it on a copy (None where that cannot be), and whether it helped."""
+    """One fix: what it says, its code, what tries it on a copy (None where that cannot be), and whether it helped.
+
+    `diff` is the fix as a patch of the user's own code, where their line is known: it is what is copied then.
+    """
 
     says: str
     code: str
     act: Callable[[], None] | None
     is_verified: bool = False
+    diff: str = ""
+
+
+def trials_of(findings: Sequence[Finding], try_remedy: Try) -> list[Trial]:
+    """Return what the buttons of each fix need; of each finding those that are verified first."""
+    return [
+        Trial(
+            remedy.says,
+            remedy.code,
+            partial(try_remedy, finding, finding.remedies.index(remedy))
+            if remedy.verifiable and finding.session is not None
+            else None,
+            any(v.verified and v.remedy == remedy for v in finding.verifications),
+            remedy.diff,
+        )
+        for finding in findings
+        for remedy in in_order(finding)
+    ]
 
 
 def fix_rows(
     trials: Sequence[Trial], on_click: OnClick, *, disabled: bool, beside: Sequence[Any] = ()
-) -> tuple[list[Any], list[widgets.Button]]:
-    """Return a row of buttons for each fix, the first one with the primary button, and those buttons that try one.
+) -> tuple[dict[int, Any], list[widgets.Button]]:
+    """Return a row of buttons for each fix by its number, the first with the primary one, and those that try a fix.
 
     What stands `beside` them goes into the first row.
     """
-    rows, tries = [], []
+    rows, tries = dict[int, Any](), list[widgets.Button]()
     for number, trial in enumerate(trials):
         buttons: list[Any] = []
         if trial.act is not None:
@@ -44,25 +69,27 @@ def fix_rows(
             on_click(attempt, trial.act)
             buttons.append(attempt)
             tries.append(attempt)
-        if trial.code and bundle.is_built("stage_tree"):  # it is the front end that copies
-            buttons += [_code_button("Copy fix", trial, first=not number), _code_button("Insert as cell", trial)]
+        if bundle.is_built("stage_tree"):  # it is the front end that copies
+            if trial.diff or trial.code:
+                buttons.append(_code_button("Copy fix", trial, trial.diff or trial.code, first=not number))
+            if trial.code:
+                buttons.append(_code_button("Insert as cell", trial, trial.code))
         if not buttons:
             continue
         if trial.is_verified and len(buttons) > 1:
             buttons = [*buttons[1:], buttons[0]]
         text = [widgets.HTML(f"<b>Or:</b> {escape(trial.says)}", layout=_wide())] if number else []
-        rows.append(widgets.HBox([*buttons, *text], layout=_wide()))
-    if rows:
-        rows[0].children = (*rows[0].children, *beside)
-    elif beside:
-        rows.append(widgets.HBox(list(beside), layout=_wide()))
+        rows[number] = widgets.HBox([*buttons, *text], layout=_wide())
+    if beside:
+        first = rows.setdefault(0, widgets.HBox([], layout=_wide()))
+        first.children = (*first.children, *beside)
     return rows, tries
 
 
-def _code_button(text: str, trial: Trial, *, first: bool = False) -> widgets.Button:
+def _code_button(text: str, trial: Trial, code: str, *, first: bool = False) -> widgets.Button:
     """Return a button of which the front end takes the code: it is its tooltip."""
     button = new_button(text)
-    button.tooltip = trial.code
+    button.tooltip = code
     button.button_style = "primary" if first and (trial.is_verified or trial.act is None) else ""
     button.add_class(f"nbdebug-{text.split()[0].lower()}")
     return button

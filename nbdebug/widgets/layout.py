@@ -13,7 +13,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from nbdebug.widgets.boxes import beside, choice, column, fitting, new_button, row, side_by_side, wrapped
+from nbdebug.widgets.boxes import beside, choice, column, fitting, new_button, new_fold, row, side_by_side, wrapped
 from nbdebug.widgets.closing import take_down
 from nbdebug.widgets.explore import TABS
 from nbdebug.widgets.fixes_panel import Trial, fix_rows
@@ -54,7 +54,7 @@ class Face:
         self.path.tooltip = "report.html, .ipynb, .json or .md"
         self.save = new_button("Export report")
         self.result, self.picture, self.next = widgets.HTML(), widgets.HTML(), widgets.HTML()
-        self.remedies, self.rest = widgets.VBox(), widgets.HTML()
+        self.remedies, self.others, self.rest = widgets.VBox(), widgets.VBox(), widgets.HTML()
         self.to_result, self.summary = new_button("Show result"), widgets.HTML(layout=beside())
         self.apart, self.doubt = new_button("Tell them apart"), widgets.HTML(layout=beside())
         self.questions, self.thresholds = widgets.VBox(), widgets.VBox(layout=widgets.Layout(display="none"))
@@ -63,9 +63,9 @@ class Face:
         self.tabs = {name: new_button(name, "tab") for name in (VERDICT, *TABS)}
         self.explored = widgets.VBox(layout=row())
         # No accordion: its icon needs a font that not every server gives.
-        short = widgets.Layout(width="auto", align_self="flex-start")
-        self.fold = widgets.ToggleButton(description="Thresholds of this step", layout=short)
-        self.fold.observe(self._unfold, "value")
+        self.fold, self.more = new_fold("Thresholds of this step"), new_fold("Other fixes")
+        for fold in (self.fold, self.more):
+            fold.observe(self._unfold, "value")
         self.stop.disabled = True
         self._screen = ""
         self.view = self._arranged()
@@ -107,7 +107,7 @@ class Face:
         buttons = side_by_side("buttons", [self.run_step, self.run_rest, self.skip, self.back, self.forward])
         next_line = side_by_side("next", [self.next, self.go])
         step = [self._back, self.kicker, self.question, self.why, buttons, self.questions]
-        left = column("found", [self.result, self.remedies])
+        left = column("found", [self.result, self.remedies, self.more, self.others])
         found = side_by_side("answer", [left, column("picture", [self.picture])])
         pane = column(
             "pane", [*step, found, self._doubts, next_line, self.onward, self.rest, self.fold, self.thresholds]
@@ -155,11 +155,13 @@ class Face:
     def busy(self, text: str) -> None:
         """Show that something runs or waits."""
         self.say(text)
+        self.status._dom_classes = ()
         self._switch(running=True)
 
     def idle(self, text: str, *, done: bool) -> None:
         """Show that nothing runs any more."""
         self.say(text)
+        self.status._dom_classes = ("nbdebug-unseen",) * (text == "done")  # the screen shows it; a reader is told
         self.progress.value = 1.0 if done else 0.0
         self._switch(running=False)
 
@@ -186,7 +188,8 @@ class Face:
         _exchange(self.thresholds, [panel])
 
     def _unfold(self, change: Any) -> None:
-        self.thresholds.layout.display = None if change["new"] else "none"
+        part = self.thresholds if change["owner"] is self.fold else self.others
+        part.layout.display = None if change["new"] else "none"
         self.tree.heard += 1
 
     def of_step(self, shown: bool, *, runs: bool = True, rest: bool = True) -> None:
@@ -215,7 +218,12 @@ class Face:
         rows, self._trials = fix_rows(
             trials, self.on_click, disabled=not self.stop.disabled, beside=copy_for_assistant(copied)
         )
-        _exchange(self.remedies, rows)
+        first, others = ([row for n, row in rows.items() if bool(n) == is_other] for is_other in (False, True))
+        _exchange(self.remedies, first)
+        _exchange(self.others, others)
+        self.more.description = "1 other fix" if len(others) == 1 else f"{len(others)} other fixes"
+        self.more.layout.display = None if others else "none"
+        self.others.layout.display = None if self.more.value else "none"
 
     def show_onward(self, buttons: list[tuple[str, Callable[[], None]]]) -> None:
         """Offer what to do when nothing is left to fix, the most useful first."""

@@ -8,14 +8,14 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from nbdebug.core.finding import Finding, Result
+from nbdebug.core.finding import Result
 from nbdebug.core.text import plural
 from nbdebug.engine.decision_tree import Next, Stage, Step, next_step, questions, tree_order, whole_tree
 from nbdebug.engine.root_cause import Experiment, planned
 from nbdebug.engine.session import Session
 from nbdebug.report.page import part_fragment
 from nbdebug.report.verdict import verdict
-from nbdebug.widgets.fixes_panel import Trial
+from nbdebug.widgets.fixes_panel import Try, trials_of
 from nbdebug.widgets.for_assistant import MOST_COPIED
 from nbdebug.widgets.improving import Decompose, Improving
 from nbdebug.widgets.layout import Face
@@ -26,7 +26,6 @@ from nbdebug.widgets.screens import about_step, heading, prose, title_of
 
 __all__ = ["Pane"]
 
-Try = Callable[[Finding, int], None]
 NEEDS_VAL = "It compares training with validation data: pass val_loader=… to the wizard."
 ONWARD = ("error-parts", "known-result", "error-analysis", "tuning")  # where to go when no problem is left
 OUTDATED = "Something changed since this step ran: its result is out of date."
@@ -155,7 +154,10 @@ class Pane:
             return advice.step.id
         if advice.question is not None:
             return advice.question.after
-        check = advice.mend.check if advice.mend is not None else ""
+        return self.step_of(advice.mend.check) if advice.mend is not None else ""
+
+    def step_of(self, check: str) -> str:
+        """Return the id of the step that a check belongs to; empty where there is none."""
         return next((step.id for _, step in self._pairs() if check in step.checks), "")
 
     def _show_result(self) -> None:
@@ -169,7 +171,7 @@ class Pane:
             self.face.show_result(heading("The results are out of date." if outdated else "Nothing has run yet."), [])
             return
         answer, picture, rest = whole_result(self.session, report, running=self.running)
-        trials = [] if self.running else self._trials(report.alarms[:1])
+        trials = [] if self.running else trials_of(report.alarms[:1], self._try)
         copied = "" if self.running else report.to_markdown(max_chars=MOST_COPIED)
         self.face.show_result(answer, trials, rest, self.live if self.running else picture, copied)
         if not (self.running or report.alarms or report.not_run):
@@ -196,7 +198,9 @@ class Pane:
         shown = replace(whole, findings=findings, results=results, not_run=not_run, notes=[])
         explained_by = {check: cause.check for cause in whole.alarms for check in cause.explains}
         evidence = measured(place[1], self.session) if place is not None else ""
-        self.face.show_result(part_fragment(shown, "step", explained_by), self._trials(findings), picture=evidence)
+        self.face.show_result(
+            part_fragment(shown, "step", explained_by), trials_of(findings, self._try), picture=evidence
+        )
 
     def _without_checks(self) -> str:
         """Return what a step shows that has no results: the decomposition, or what else serves it."""
@@ -207,23 +211,6 @@ class Pane:
             return self._improving.fragment or ("" if self._improving.is_offered else prose(escape(NEEDS_VAL)))
         names = ", ".join(f"<code>nbdebug.{escape(name)}</code>" for name in place[1].instruments)
         return prose(f"In code: {names}") if names else ""
-
-    def _trials(self, findings: list[Finding]) -> list[Trial]:
-        """Return what the buttons of each fix need: its words, its code, and what tries it on a copy."""
-
-        def action(finding: Finding, number: int) -> Callable[[], None]:
-            return lambda: self._try(finding, number)
-
-        return [
-            Trial(
-                remedy.says,
-                remedy.code,
-                action(finding, number) if remedy.verifiable and finding.session is not None else None,
-                any(v.verified and v.remedy == remedy for v in finding.verifications),
-            )
-            for finding in findings
-            for number, remedy in enumerate(finding.remedies)
-        ]
 
     def _advice(self) -> Next:
         journal = self.session.journal
@@ -242,7 +229,10 @@ class Pane:
         what = what or (f"fix {advice.mend.check}." if advice.mend is not None else "")
         asked = advice.question.words if advice.question is not None else ""
         is_shown = self.step == RESULT and advice.mend is not None
-        elsewhere = self.recommended() not in ("", self.step) and not is_shown
+        if is_shown:  # the fix stands above with its buttons
+            self.face.show_next("", "", elsewhere=False)
+            return
+        elsewhere = self.recommended() not in ("", self.step)
         self.face.show_next(what or asked, advice.why, elsewhere=elsewhere)
 
     def _answered(self, question: str, value: Any) -> None:

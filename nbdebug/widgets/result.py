@@ -8,7 +8,7 @@ from nbdebug.charts import Lines
 from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.diagnosis import report_of
 from nbdebug.engine.session import Session
-from nbdebug.engine.verdicts import ruled_out, says_learning
+from nbdebug.engine.verdicts import exchanged, ruled_out, says_learning
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.report import Report
 from nbdebug.report.page import as_fragment, result_fragments
@@ -29,8 +29,10 @@ def whole_result(session: Session, report: Report, *, running: bool) -> tuple[st
     """Return the verdict, its picture and the rest, with what the training was compared with."""
     gate = session.known(LearningGate)
     learns = _learns(gate) if gate is not None and gate.verdict == "learns" else ""
-    rivals = ruled_out(session)
-    answer, picture, rest = result_fragments(report, running=running, learns=learns, rivals=rivals)
+    panels = exchanged(session) if not running else None
+    answer, picture, rest = result_fragments(
+        report, running=running, learns=learns, rivals=ruled_out(session), panels=panels
+    )
     if running or report.alarms:
         return answer, picture, rest
     return answer + not_handed_over(session.setup), _own_curve(gate), rest

@@ -10,6 +10,7 @@ from nbdebug.core.finding import Finding
 from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.root_cause import Experiment, tell_apart
 from nbdebug.engine.session import Session
+from nbdebug.engine.source_changes import write_diffs
 from nbdebug.engine.verdicts import settle
 from nbdebug.widgets.bisecting import Bisect
 from nbdebug.widgets.explore import Explore, Explored
@@ -35,11 +36,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Conclude:
-    """The end of a run of everything: judge its alarms by how the training comes out, and find what rescues it."""
+    """The end of a run: judge alarms by how the training comes out, and write fixes as diffs of the user's own code.
+
+    What comes of single steps is not judged.
+    """
+
+    judges: bool = True
 
     def __str__(self) -> str:
         """Say what is done."""
-        return "how your training comes out"
+        return "how your training comes out" if self.judges else "the fix in your own code"
 
 
 Job = str | Trial | Experiment | Decompose | Conclude | Explore | Bisect
@@ -79,7 +85,9 @@ class Runner(Worker[Job]):
         if isinstance(job, str):
             self.session.run([job])
         elif isinstance(job, Conclude):
-            settle(self.session, tree_order(self.session.registry), shown=False)
+            if job.judges:
+                settle(self.session, tree_order(self.session.registry), shown=False)
+            write_diffs(self.session)
         elif isinstance(job, Decompose):
             self._improving.run()
         elif isinstance(job, Bisect):

@@ -88,7 +88,9 @@ def _task(choice: LossChoice, output: Any, batch: Batch) -> str:
         per = " per position" if target is not None and not target.is_floating_point() and target.dim() > 1 else ""
         return f"{output.shape[-1 if _is_class_last(output, target) else 1]} classes{per}"
     if any(word in choice.name for word in YES_NO):
-        return "binary" if output.dim() < 2 or output.shape[-1] == 1 else f"{output.shape[-1]} labels"
+        is_map = output.dim() > 3  # samples × channels × height × width, as of a segmentation
+        labels = 1 if output.dim() < 2 else output.shape[1 if is_map else -1]
+        return ("binary" if labels == 1 else f"{labels} labels") + " per position" * is_map
     return "regression" if any(word in choice.name for word in NUMBERS) else "unknown"
 
 

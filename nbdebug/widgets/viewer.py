@@ -21,13 +21,19 @@ __all__ = ["PlainViewer", "Viewer", "viewer", "viewer_class"]
 
 
 class Viewer(anywidget.AnyWidget):
-    """A view drawn by its bundle, see `viewer_class`; ``key`` names the static output that it takes the place of."""
+    """A view drawn by its bundle, see `viewer_class`; ``key`` names the static output that it takes the place of.
+
+    ``selected`` is the layer that is selected in several views at once, and ``marks`` the severity of what was found,
+    by the path of its layer.
+    """
 
     data = traitlets.Dict().tag(sync=True)
     detail = traitlets.Dict().tag(sync=True)
     status = traitlets.Unicode().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
     key = traitlets.Unicode().tag(sync=True)
+    selected = traitlets.Unicode().tag(sync=True)
+    marks = traitlets.Dict().tag(sync=True)
     static = traitlets.Unicode()
 
 
@@ -54,6 +60,8 @@ class PlainViewer(ipywidgets.VBox):
     detail = traitlets.Dict()
     status = traitlets.Unicode()
     request = traitlets.Dict()
+    selected = traitlets.Unicode()
+    marks = traitlets.Dict()
     static = traitlets.Unicode()
 
     def __init__(self, static: str, actions: Sequence[tuple[str, str]] = ()) -> None:

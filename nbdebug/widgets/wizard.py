@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
 from torch import nn
 
+from nbdebug.core.announcements import on_begin
 from nbdebug.core.control import Effort
-from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event
 from nbdebug.core.options import Options, options_from
-from nbdebug.engine.budgeting import in_budget_order
-from nbdebug.engine.decision_tree import checks_for
 from nbdebug.engine.diagnosis import DIAGNOSE_NAMES, conclude, run_within_budget
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
@@ -22,21 +20,20 @@ from nbdebug.setup import Setup
 from nbdebug.views.output import Output, live_forms
 from nbdebug.widgets.bisecting import Bisecting
 from nbdebug.widgets.bounds import Bounds
-from nbdebug.widgets.explore import Explore, Explored
+from nbdebug.widgets.explore import Explored
 from nbdebug.widgets.first_screen import FirstScreen
 from nbdebug.widgets.improving import Improving
 from nbdebug.widgets.keeping import cell_id, hand_over
-from nbdebug.widgets.layout import VERDICT, Face
-from nbdebug.widgets.noticing import Noticing
+from nbdebug.widgets.layout import Face
+from nbdebug.widgets.navigation import Navigation
 from nbdebug.widgets.pane import Pane
-from nbdebug.widgets.result import RESULT, static_forms, whole_report
-from nbdebug.widgets.runner import Conclude, Runner, Trial
+from nbdebug.widgets.result import static_forms, whole_report
+from nbdebug.widgets.runner import Runner
+from nbdebug.widgets.selection import Selection
 from nbdebug.widgets.states import rows_of
-from nbdebug.widgets.telling import Telling
+from nbdebug.widgets.tasks import Tasks
 
 __all__ = ["Wizard", "wizard"]
-
-CHANGED = "Your model was changed or trained since it was measured: {} results are out of date."
 
 _shown_in: dict[str, Wizard] = {}  # the newest wizard of each cell
 
@@ -96,17 +93,16 @@ class Wizard:
         self._running = ""
         self._stale: set[str] = set()
         self._passed: set[str] = set()  # steps without checks that were skipped
-        self._tab = VERDICT
         self.improving = Improving(self.session)
         self._output = Output()
         self.face = Face(self._rows(), self._guarded, self._output.key)
-        self.telling = Telling(self.face)
-        self.bisecting = Bisecting(self.face, self._start)
         self.first_screen = FirstScreen(self.face, self._correct)
         self.first_screen.fill(self.session)
+        self.tasks = Tasks(self.face, self._redraw, self._stale, self._passed)
+        self.bisecting = Bisecting(self.face, self.tasks.start)
         self._connect()
         self._listen()
-        self._show_step()
+        self.navigation.show_step()
 
     @property
     def report(self) -> Report:
@@ -121,11 +117,11 @@ class Wizard:
     def run(self) -> Report:
         """Run the whole tree here and now, on the calling thread, so that Ctrl-C works; give the report."""
         self.session.control.allow(self._bounds.limit)
-        self._notice()
-        run_within_budget(self.session, self._every_check())
+        self.tasks.notice()
+        run_within_budget(self.session, self.tasks.every_check())
         conclude(self.session, shown=False)
         self._refresh()
-        self._to_result()
+        self.navigation.to_result()
         self._keep()
         return self.report
 
@@ -145,9 +141,8 @@ class Wizard:
         self.first_screen.fill(session)
         self.bisecting.clear()
         self._listen()
-        self._tab = VERDICT
         self.face.tree.stages = self._rows()
-        self._show_step()
+        self.navigation.show_step()
 
     def take_over(self, old: Wizard) -> None:
         """Keep what still holds of an earlier wizard, and end that one."""
@@ -159,7 +154,7 @@ class Wizard:
         self.first_screen.show_symptom(self.session)
         self.face.tree.stages = self._rows()
         self.face.tree.selected = selected
-        self._show_step()
+        self.navigation.show_step()
 
     def close(self) -> None:
         """Stop everything and take the widgets down."""
@@ -185,38 +180,42 @@ class Wizard:
         self._output.keep(self._static_forms)
 
     def _connect(self) -> None:
-        face = self.face
-        face.on_click(face.run_step, lambda: self._start(self.pane.jobs))
-        face.on_click(face.run_rest, lambda: self._start(self._left(self.pane.rest_of_stage)))
+        face, tasks = self.face, self.tasks
         face.on_click(face.run_all, self._run_all)
-        face.on_click(face.to_result, self._to_result)
         face.on_click(face.skip, self._skip)
-        face.on_click(face.back, lambda: self._go(-1))
-        face.on_click(face.forward, lambda: self._go(1))
-        face.on_click(face.stop, self._cancel)
-        face.on_click(face.apart, lambda: self._start(self.pane.experiments()))
-        face.on_click(face.go, self._go_to_next)
         face.on_click(face.save, self._export)
         face.on_change(face.symptom, self._choose_symptom)
         face.on_click(face.no_symptom, lambda: setattr(face.symptom, "value", None))
-        for name, button in face.tabs.items():
-            face.on_click(button, lambda name=name: self._open(name))  # type: ignore[misc]
-        face.tree.observe(lambda change: self._guarded(self._selected), "selected")
-        face.steps.observe(lambda change: self._guarded(self._listed), "selected")
+        self.navigation = Navigation(face, self._guarded, tasks.notice, tasks.start)
 
     def _listen(self) -> None:
-        self.noticing = Noticing(self.session)
-        self.explored = Explored(self.session)
-        self.pane = Pane(self.session, self.face, self._stale, self._try, self._change_threshold, self.improving)
+        tasks = self.tasks
+        self.selection = Selection(self.navigation.to_finding)
+        self.explored = Explored(self.session, self.selection)
+        self.pane = Pane(self.session, self.face, self._stale, tasks.try_fix, tasks.change_threshold, self.improving)
         self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.limit, self.explored)
-        self._unsubscribe = self.session.journal.subscribe(self._on_event)
+        tasks.follow(self.session, self.pane, self.runner, self.explored)
+        self.navigation.follow(self.session, self.pane, self.explored, self._stale)
+        self._ends = [
+            self.session.journal.subscribe(self._on_event),
+            on_begin(lambda run: self._guarded(self.navigation.show_tab)),  # a training of the user's own
+        ]
+
+    def _run_all(self) -> None:
+        self.tasks.run_all(self.navigation.to_result, is_limited=self._bounds.limit is not None)
+
+    def _skip(self) -> None:
+        self.tasks.skip()
+        self.navigation.go(1)
 
     def _hush(self) -> None:
         self.runner.close()
         self.runner.join(10)
-        self._unsubscribe()
+        for end in self._ends:
+            end()
         self.face.explore([])
         self.explored.close()
+        self.selection.close()
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """Show what a handler raises, because errors in callbacks vanish."""
@@ -226,16 +225,6 @@ class Wizard:
             self.face.say(str(error))
         except Exception as error:
             self.face.say(f"{type(error).__name__}: {error}")
-
-    def _every_check(self) -> list[str]:
-        """Return every check in the order for the symptom."""
-        return checks_for(self.session.journal.symptom, self.session.registry)
-
-    def _left(self, checks: Iterable[str]) -> list[str]:
-        """Return those of some checks that have no result on the model as it is now, so that nothing runs twice."""
-        self._notice()
-        known = {r.check for r in self.session.journal.results if not r.is_undone} - self._stale
-        return [check for check in checks if check not in known]
 
     def _rows(self) -> Any:
         improving = self.improving.state(self._running)
@@ -253,132 +242,13 @@ class Wizard:
         self.first_screen.show_plan(self.session)
         self.pane.refresh()
 
-    def _go_to_next(self) -> None:
-        """Select what is recommended next: a step to run, or the step whose finding is to be mended."""
-        self.face.tree.selected = self.pane.recommended() or self.face.tree.selected
-        self._show_step()
-
-    def _go(self, offset: int) -> None:
-        """Select the step before or behind the one that is shown."""
-        step = self.pane.neighbor(offset)
-        if step is not None:
-            self.face.tree.selected = step.id
-
-    def _run_all(self) -> None:
-        """Run every check that has no result yet; whoever opens a step meanwhile stays there."""
-        left = self._left(self._every_check())
-        if not left:
-            self._to_result()
-            self.face.say("Nothing has changed since: every check has its result.")
-            return
-        self.pane.running = True
-        self._to_result()
-        if self._bounds.limit is not None:
-            left = in_budget_order(left, self.session.registry)
-        self._start([*left, Conclude()])
-
-    def _to_result(self) -> None:
-        """Show the result of the whole run in place of a step."""
-        self._tab = VERDICT
-        self.face.tree.selected = RESULT
-        self._show_step()
-
-    def _selected(self) -> None:
-        """Show the step that was clicked in the map; a stage opens the first of its steps that is not done."""
-        self._tab = VERDICT
-        for stage in self.face.tree.stages:
-            if stage["id"] == self.face.tree.selected and stage["steps"]:
-                waiting = [step for step in stage["steps"] if step["state"] in ("not-run", "stale", "running")]
-                self.face.tree.selected = (waiting or stage["steps"])[0]["id"]
-                return
-        self._notice()
-        self._show_step()
-
-    def _listed(self) -> None:
-        if self.face.steps.selected not in ("", self.face.tree.selected):
-            self.face.tree.selected = self.face.steps.selected
-
-    def _show_step(self) -> None:
-        self.pane.show(self.face.tree.selected)
-        self._show_screen()
-
-    def _show_screen(self) -> None:
-        """Choose the screen that fits what is selected and what runs."""
-        selected, face = self.face.tree.selected, self.face
-        stage = [s for s in face.tree.stages if any(step["id"] == selected for step in s["steps"])]
-        face.steps.stages = stage
-        face.steps.selected = selected if stage else ""
-        is_new = not self.session.journal.results and not self._stale
-        if self._tab != VERDICT:
-            face.show("explore")
-        elif selected != RESULT:
-            face.show("step")
-        else:
-            face.show("running" if self.pane.running else "start" if is_new else "verdict")
-        face.mark_tab(self._tab if face.screen in ("explore", "verdict") else "")
-
-    def _open(self, tab: str) -> None:
-        """Open a tab, and make it first where that is needed."""
-        if tab == VERDICT:
-            self._to_result()
-            return
-        self._notice()
-        self._tab = tab
-        content = self.explored.content(tab)
-        self.face.explore(content or [])
-        self._show_screen()
-        if content is None:
-            self._start([Explore(tab)])
+    def _redraw(self) -> None:
+        self.face.tree.stages = self._rows()
 
     def _refresh(self) -> None:
-        self.face.tree.stages = self._rows()
+        self._redraw()
         self.pane.refresh()
-        self._show_screen()
-
-    def _notice(self) -> None:
-        """See whether the model is still the one that was measured, and say so if it is not."""
-        if self.runner.is_busy:
-            return
-        stale = self.noticing.stale()
-        if stale:
-            self._stale.update(stale)
-            self.face.explore([])
-            self.explored.close()
-            self.face.tree.stages = self._rows()
-            self.face.say(CHANGED.format(len(stale)))
-
-    def _change_threshold(self, check: str, name: str, value: Any) -> None:
-        self.session.set_thresholds(check, **{name: value})
-        self._stale.update({check} & {result.check for result in self.session.journal.results})
-        self.face.tree.stages = self._rows()
-        self.face.say(f"{name} of {check} is {value:g} from now on; run the step again")
-
-    def _skip(self) -> None:
-        known = {result.check for result in self.session.journal.results}
-        for check in self.pane.checks:
-            if check not in known or check in self._stale:
-                self.session.journal.write(Result(check, "skipped", reason="you skipped it", left_out="user"))
-        self._stale.difference_update(self.pane.checks)
-        if not self.pane.checks:
-            self._passed.add(self.pane.step)
-        self.face.tree.stages = self._rows()
-        self._go(1)
-
-    def _start(self, jobs: Sequence[Any]) -> None:
-        if jobs:
-            self._notice()
-            self.face.busy("starting")
-            self.pane.running = any(isinstance(job, str) for job in jobs)  # and not a fix that is tried
-            self.telling.begin(sum(isinstance(job, str) for job in jobs))
-            self._stale.difference_update(job for job in jobs if isinstance(job, str))
-            self.runner.start(jobs)
-
-    def _try(self, finding: Finding, number: int) -> None:
-        self._start([Trial(finding.check, finding.where, number, finding)])
-
-    def _cancel(self) -> None:
-        self.face.say("stopping")
-        self.runner.cancel()
+        self.navigation.show_screen()
 
     def _export(self) -> None:
         path = self.report.save(self.face.path.value, include_samples=self._bounds.options.include_samples)
@@ -387,22 +257,17 @@ class Wizard:
     def _on_state(self, state: str, text: str) -> None:
         """Hear from the runner, in its thread."""
         self._running = text if state == "running" else ""
-        self.telling.where = self.pane.place_of(text) if state == "running" else ""
+        self.tasks.telling.where = self.pane.place_of(text) if state == "running" else ""
         self.pane.running &= state in ("running", "waiting")
         if not self.pane.running:
-            self.telling.clear(self.pane)
+            self.tasks.telling.clear(self.pane)
         self._refresh()
         if state in ("running", "waiting"):
             self.face.busy({"running": f"checking {text}"}.get(state, text))
         else:
             self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
-            self._show_tab()
+            self.navigation.show_tab()
             self._keep()
 
-    def _show_tab(self) -> None:
-        content = self.explored.content(self._tab) if self._tab != VERDICT else None
-        if content is not None:
-            self.face.explore(content)
-
     def _on_event(self, event: Event) -> None:
-        self.telling.hear(event, self.pane)
+        self.tasks.telling.hear(event, self.pane)

@@ -163,17 +163,17 @@ def test_a_remedy_is_tried_on_a_copy(tmp_path: Any) -> None:
 def test_the_symptom_decides_where_to_begin() -> None:
     """Another complaint leads to another order, which is said with its reason, and the report keeps it."""
     wizard = nbdebug.wizard(**softmaxed())
-    begun, order = wizard.pane.recommended(), wizard._every_check()
+    begun, order = wizard.pane.recommended(), wizard.tasks.every_check()
     assert len(wizard.face.symptom.options) == 6
     wizard.face.symptom.value = next(value for words, value in wizard.face.symptom.options if "NaN" in words)
-    assert wizard.pane.recommended() != begun and wizard._every_check() != order
-    assert sorted(wizard._every_check()) == sorted(order)
+    assert wizard.pane.recommended() != begun and wizard.tasks.every_check() != order
+    assert sorted(wizard.tasks.every_check()) == sorted(order)
     assert "Input values" in wizard.face.plan.value and "NaN in the inputs propagates" in wizard.face.plan.value
     assert "NaN" in nbdebug.engine.decision_tree.find_symptom(wizard.report.symptom).words
     wizard.face.go.click()
     assert wizard.face.tree.selected == wizard.pane.recommended() and wizard.face.screen == "step"
     wizard.face.no_symptom.click()
-    assert wizard.report.symptom == "" and wizard._every_check() == order
+    assert wizard.report.symptom == "" and wizard.tasks.every_check() == order
     wizard.close()
 
 

@@ -7,6 +7,7 @@ import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { type Column, Grid } from "../grid";
 import { type Bins, histograms, strip } from "../heat";
 import { num } from "../numbers";
+import { Selection } from "../selection";
 
 interface Layer {
   path: string;
@@ -35,12 +36,18 @@ class Activations {
   private readonly slider = h("div", { class: "nbd-bar" });
   private readonly detail = h("div", { class: "nbd-detail", "aria-live": "polite" });
   private readonly grid: Grid<Layer>;
+  private readonly selection: Selection<Layer>;
   private layers: Layer[] = [];
   private open = -1; // the layer that is shown by itself
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "activations", "Activations", { data: this.update });
-    this.grid = new Grid("Layers", this.columns(), (layer) => this.spoken(layer), this.show, ill);
+    const mark = (layer: Layer): string => this.selection.mark(layer) || ill(layer);
+    this.grid = new Grid("Layers", this.columns(), (layer) => this.spoken(layer), this.show, mark);
+    this.selection = new Selection(props.model, this.grid, (layer) => layer.path);
+    this.frame = frame(props.model, props.el, "activations", "Activations", {
+      data: this.update,
+      ...this.selection.on(this.update),
+    });
     this.frame.root.append(this.head, this.slider, this.grid.node, this.detail);
     this.grid.listen(this.frame.root);
     this.update();
@@ -103,7 +110,7 @@ class Activations {
     this.drawAxis(asList<unknown>(data.edges));
     this.drawSlider(asObject(data.frames));
     this.detail.replaceChildren();
-    this.grid.show(this.layers);
+    this.selection.show(this.layers);
   };
 
   private drawAxis(edges: unknown[]): void {
@@ -162,6 +169,7 @@ class Activations {
   private readonly show = (place: number): void => {
     const layer = this.layers[place];
     this.open = place;
+    this.selection.chosen(place);
     if (layer === undefined) {
       this.detail.replaceChildren();
       return;

@@ -7,6 +7,7 @@ import { asList, asObject, type Frame, frame, type Traits } from "../frame";
 import { bar, type Column, Grid } from "../grid";
 import { type Bins, histograms } from "../heat";
 import { decades, num } from "../numbers";
+import { Selection } from "../selection";
 
 interface Parameter {
   name: string;
@@ -29,6 +30,7 @@ class Gradients {
   private readonly bar = h("div", { class: "nbd-bar" });
   private readonly detail = h("div", { class: "nbd-detail", "aria-live": "polite" });
   private readonly grid: Grid<Parameter>;
+  private readonly selection: Selection<Parameter>;
   private every: Parameter[] = [];
   private shown: Parameter[] = [];
   private matrices = false;
@@ -36,8 +38,12 @@ class Gradients {
   private scales = { gradient: NONE, weight: NONE, update: NONE };
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "gradients", "Gradients", { data: this.update });
     this.grid = new Grid("Parameters", this.columns(), spoken, this.show, (p) => this.mark(p));
+    this.selection = new Selection(props.model, this.grid, (parameter) => parameter.name);
+    this.frame = frame(props.model, props.el, "gradients", "Gradients", {
+      data: this.update,
+      ...this.selection.on(this.update),
+    });
     this.frame.root.append(this.head, this.bar, this.grid.node, this.detail);
     this.grid.listen(this.frame.root);
     this.update();
@@ -93,6 +99,8 @@ class Gradients {
   }
 
   private mark(parameter: Parameter): string {
+    const found = this.selection.mark(parameter);
+    if (found !== "") return found;
     const gradient = num(parameter.gradient);
     if (gradient !== null && !Number.isFinite(gradient)) return "bug";
     const silent = parameter.trained && (gradient === null || gradient === 0);
@@ -129,11 +137,12 @@ class Gradients {
   private draw(): void {
     this.shown = this.every.filter((p) => !this.matrices || p.matrix);
     this.detail.replaceChildren();
-    this.grid.show(this.shown);
+    this.selection.show(this.shown);
   }
 
   private readonly show = (place: number): void => {
     const parameter = this.shown[place];
+    this.selection.chosen(place);
     if (parameter === undefined) {
       this.detail.replaceChildren();
       return;

@@ -8,6 +8,7 @@ import { asList, asObject, type Frame, frame, oneTabStop, type Traits } from "..
 import { bar, type Column, Grid } from "../grid";
 import { type Layer, SIGNS, spoken, time } from "../layers";
 import { bytes, large, num } from "../numbers";
+import { placeOf, Selection } from "../selection";
 
 class Layers {
   private readonly frame: Frame;
@@ -16,6 +17,7 @@ class Layers {
   private readonly detail = h("div", { class: "nbd-detail", "aria-live": "polite" });
   private readonly body = h("div");
   private readonly grid: Grid<Layer>;
+  private readonly selection: Selection<Layer>;
   private every: Layer[] = [];
   private shown: Layer[] = [];
   private leaves = false;
@@ -23,8 +25,12 @@ class Layers {
   private chosen = ""; // the path of the module whose details are open
 
   constructor(private readonly props: RenderProps<Traits>) {
-    this.frame = frame(props.model, props.el, "layers", "Layers", { data: this.update });
     this.grid = new Grid("Modules", this.columns(), spoken, this.show, (layer) => layer.severity);
+    this.selection = new Selection(props.model, this.grid, (layer) => layer.path);
+    this.frame = frame(props.model, props.el, "layers", "Layers", {
+      data: this.update,
+      selected: this.follow,
+    });
     this.frame.root.append(this.head, this.bar, this.body, this.detail);
     this.grid.listen(this.frame.root);
     this.update();
@@ -120,11 +126,20 @@ class Layers {
     this.detail.replaceChildren();
     if (!this.asGraph) {
       this.body.replaceChildren(this.grid.node);
-      this.grid.show(this.shown);
+      this.selection.show(this.shown);
       return;
     }
     this.drawGraph();
+    this.follow();
   }
+
+  /** Shows what is selected in another view, in the table or in the graph. */
+  private readonly follow = (): void => {
+    const names = this.shown.map((layer) => layer.path);
+    const place = placeOf(names, this.props.model.get("selected") ?? "");
+    if (this.asGraph) this.show(place);
+    else this.grid.choose(place);
+  };
 
   private drawGraph(): void {
     const choose = (path: string): void => this.show(this.every.findIndex((layer) => layer.path === path));
@@ -135,6 +150,10 @@ class Layers {
   private readonly show = (place: number): void => {
     const layer = this.shown[place];
     this.chosen = layer?.path ?? "";
+    this.selection.chosen(
+      place,
+      this.shown.map((each) => each.path),
+    );
     for (const each of this.body.querySelectorAll<HTMLElement>(".nbd-node")) {
       each.setAttribute("aria-pressed", String(Number(each.dataset.place) === place));
     }

@@ -68,7 +68,7 @@ def _bounds(values: np.ndarray) -> Iterator[float]:
 
 def _legend_of(exhibit: Lines, gaps: bool) -> tuple[list[tuple[str, int]], int]:
     """Return the curves to name with their places, two in a row, and the number of rows of the legend."""
-    named = [(clipped(name, 28), i) for i, (name, _, _) in enumerate(exhibit.series[:MOST])]
+    named = [(clipped(name, 28), i) for i, (name, _, _) in enumerate(exhibit.series[: min(MOST, exhibit.firsts)])]
     if len(exhibit.series) == 1:  # the axis has its name already
         named = [(name, i) for name, i in named if name and name != exhibit.y_label]
     return named, math.ceil(len(named) / 2) + gaps + (len(exhibit.series) > MOST)
@@ -92,6 +92,9 @@ def _pen(exhibit: Lines, index: int) -> dict[str, Any]:
     """Tell curves apart by color, and by dashes where they are short; long ones, in whose noise dashes get lost, by
     marks.
     """
+    if index >= exhibit.firsts:
+        again = _pen(exhibit, index - exhibit.repeats)
+        return {"color": again["color"], "lw": 1.2, "ls": again.get("ls", "-"), "alpha": 0.45}
     color = COLORS[index % len(COLORS)]
     if max(len(ys) for _, _, ys in exhibit.series) <= SHORT:
         return {"color": color, "lw": 1.8, "ls": DASHES[(index + 2 * (index // len(COLORS))) % len(DASHES)]}

@@ -36,6 +36,7 @@ class Run:
     value: float = math.nan
     steps: int = 0
     losses: tuple[float, ...] = ()
+    scores: tuple[tuple[int, float, float], ...] = ()  # step, metric and loss on held-out batches
     left_out: str = ""
     is_cut_short: bool = False  # it was ahead, and the time did not last to train it to the end
 
@@ -171,8 +172,8 @@ def _trained(training: TrialTraining, steps: int, gate: LearningGate, poll: Call
     except Exception as error:
         run.left_out = f"does not fit: {type(error).__name__}"
         return False
-    run.skill, run.value = _skill(training, gate, run.exchange), _value(training)
-    run.steps, run.losses = training.steps, tuple(training.losses)
+    run.skill, run.value = _skill(training, gate, run.exchange), _value(training, gate)
+    run.steps, run.losses, run.scores = training.steps, tuple(training.losses), training.course
     return training.is_finite
 
 
@@ -190,8 +191,9 @@ def _skill(training: TrialTraining, gate: LearningGate, exchange: Exchange) -> f
     return (start - lowest) / max(start - goal, 1e-12) if math.isfinite(lowest) else -1.0
 
 
-def _value(training: TrialTraining) -> float:
-    fit = training.last.fit
+def _value(training: TrialTraining, gate: LearningGate) -> float:
+    """Return what the training came to by the gate's own measure."""
+    fit = training.last.fit if gate.measure != "held-out loss" else None
     return fit.value if fit is not None else training.last.loss
 
 

@@ -138,6 +138,7 @@ class _Trial:
         self.finding, self.session, self.remedy, self.control = finding, session, remedy, control
         self.plain, self.shown = plain, shown  # trainings of the copy as it is serve every remedy
         self.curves: list[tuple[str, tuple[float, ...]]] = []
+        self.again: list[tuple[str, tuple[float, ...]]] = []  # with the second seed
         self.listen: Callable[[Event], None] = lambda event: None
         self.is_interrupted = False
 
@@ -158,7 +159,9 @@ class _Trial:
             self.is_interrupted, verdict, says = True, "not tried", INTERRUPTED
         finally:
             self.control.reset()
-        picture = Lines.of_losses(self.curves, "Short training run of both copies") if self.curves else None
+        title = "Short training of both copies" + ", two seeds" * bool(self.again)
+        repeats = len(self.again)
+        picture = Lines.of_losses([*self.curves, *self.again], title, repeats=repeats) if self.curves else None
         return Verification(self.remedy, verdict, says, contests, picture, round(time.perf_counter() - started, 3))
 
     def _contests(self, judged_by: Judged) -> tuple[Contest, ...]:
@@ -182,9 +185,12 @@ class _Trial:
             except NotApplicable as why:  # it cannot even be trained as it is
                 self.plain[seed] = str(why)
         before = self.plain[seed]
+        shown = [("as it is", before.losses)] if isinstance(before, Practice) else []
+        shown.append(("patched", after.losses))
         if not self.curves:
-            self.curves = [("as it is", before.losses)] if isinstance(before, Practice) else []
-            self.curves.append(("patched", after.losses))
+            self.curves = shown
+        elif len(shown) == len(self.curves):
+            self.again = shown
         return before if isinstance(before, Practice) else None, after
 
     def _is_clean(self, patched: Session) -> bool:

@@ -44,9 +44,10 @@ class LiveLines(LiveFigure):
         tip.formats = ["", ".6g", ".4g"]
         self._lines, self._points = [], []
         for index in range(len(chart.series[:MOST_CURVES])):
-            color, dash = _pen(index)
+            color, dash = _pen(index - chart.repeats * (index >= chart.firsts))
             style = {"scales": scales, "colors": [color]}
-            self._lines.append(bqplot.Lines(x=[], y=[], line_style=dash, stroke_width=1.8, **style))
+            pale = {"opacities": [0.45]} if index >= chart.firsts else {}
+            self._lines.append(bqplot.Lines(x=[], y=[], line_style=dash, stroke_width=1.8, **style, **pale))
             self._points.append(bqplot.Scatter(x=[], y=[], tooltip=tip, opacities=[UNSEEN], **style))
         gap = {"scales": scales, "marker": "cross", "colors": [VERMILION], "default_size": 36}
         self._gaps = bqplot.Scatter(x=[], y=[], **gap)
@@ -80,7 +81,7 @@ class LiveLines(LiveFigure):
         return (self._zoom,)
 
     def _shape_of(self, chart: Lines) -> Any:
-        return len(chart.series[:MOST_CURVES]), chart.log_x, chart.log_y
+        return len(chart.series[:MOST_CURVES]), chart.repeats, chart.log_x, chart.log_y
 
     def _fill(self, chart: Lines, final: bool) -> None:
         self.figure.layout.height = "260px"
@@ -124,7 +125,7 @@ class LiveLines(LiveFigure):
 
     @staticmethod
     def _legend(chart: Lines) -> list[tuple[str, str, str]]:
-        named = [(*_pen(i), name) for i, (name, _, _) in enumerate(chart.series[:MOST_CURVES])]
+        named = [(*_pen(i), name) for i, (name, _, _) in enumerate(chart.series[: min(MOST_CURVES, chart.firsts)])]
         only = len(named) == 1 and named[0][2] in ("", chart.y_label)  # the axis has its name already
         return [] if only else named
 
