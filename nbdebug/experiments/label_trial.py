@@ -9,7 +9,7 @@ import torch
 from nbdebug.experiments.loss_of_outputs import LossBox
 from nbdebug.setup.nested import Path
 
-__all__ = ["LabelTrial", "names_columns", "try_label"]
+__all__ = ["LabelTrial", "is_scored", "names_columns", "try_label"]
 
 ALIKE = 0.1  # of the largest pull: how far the pulls of a loss over classes differ from label to label
 
@@ -48,6 +48,18 @@ def try_label(box: LossBox, path: Path, target: torch.Tensor, value: float, clas
     other = gradient(wrapped)
     same = other is not None and torch.allclose(other[:half], pulled[:half], rtol=1e-4, atol=1e-9)
     return LabelTrial(value, "wrapped", wrapped) if same else LabelTrial(value, "taken")
+
+
+def is_scored(box: LossBox, path: Path, target: torch.Tensor, classes: int) -> bool:
+    """Whether the loss compares this output with the labels; not so where they are looked up by the model alone."""
+    output, pulls = torch.zeros_like(box.heads[path]), list[torch.Tensor | None]()
+    for label in {0, 1, classes - 1}:
+        changed = box.batch.map_targets(lambda _, t, label=label: torch.full_like(t, label))  # type: ignore[misc]
+        try:
+            pulls.append(replace(box, batch=changed).gradient(path, output)[1])
+        except (RuntimeError, OverflowError):
+            return True  # it does look at them
+    return any(pull is None or not torch.equal(pull, pulls[0]) for pull in pulls if pulls[0] is not None)
 
 
 def names_columns(box: LossBox, path: Path, target: torch.Tensor, dim: int) -> bool:

@@ -14,7 +14,7 @@ import torch
 from nbdebug.errors import Cancelled, OutOfTime
 from nbdebug.experiments.decoded_outputs import decoded
 from nbdebug.experiments.learning_curve import Fit
-from nbdebug.experiments.tape import fit_on_tape
+from nbdebug.experiments.tape import answers_on_tape, fit_on_tape
 from nbdebug.experiments.task import class_dim
 from nbdebug.experiments.train_briefly import fit_asked_for
 from nbdebug.sandbox import Sandbox
@@ -73,7 +73,10 @@ def skill_of(sandbox: Sandbox, batches: Sequence[Batch], metric: Metric) -> Fit 
 
 
 def _on_tape(sandbox: Sandbox, batches: Sequence[Batch]) -> Fit | None:
-    fits = [(fit, batch.size) for batch in batches if (fit := fit_on_tape(sandbox, batch)) is not None]
+    answers = [(found, batch.size) for batch in batches if (found := answers_on_tape(sandbox, batch)) is not None]
+    if answers and all(found.is_classes for found, _ in answers):
+        return _right([(found.predicted.flatten(), found.target.long().flatten()) for found, _ in answers])
+    fits = [(fit, size) for found, size in answers if (fit := found.fit) is not None]
     total = sum(size for _, size in fits)
     if not fits or len({fit.measure for fit, _ in fits}) > 1:
         return None

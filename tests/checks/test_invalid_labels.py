@@ -113,3 +113,29 @@ def test_other_forms_of_labels_are_healthy() -> None:
 def test_an_unused_class_is_noted_only() -> None:
     report = nbdebug.diagnose(**setup(digit_rows()[1], net=model(12)), checks=["invalid-labels"], progress=False)
     assert [f.severity for f in report.findings] == ["note"]
+
+
+class Scores(nn.Module):
+    """Scores users against items; both are looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users, self.items = nn.Embedding(40, 16), nn.Embedding(60, 16)
+
+    def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
+        """Return one score for each pair."""
+        found: torch.Tensor = (self.users(user) * self.items(item)).sum(-1)
+        return found
+
+
+def test_ids_that_only_the_model_looks_up_are_no_labels() -> None:
+    """The last part of the batch is the item to rank lower; its ids go beyond the 16 outputs of an embedding."""
+    drawn = seeded()
+    users, likes, others = (torch.randint(0, most, (400,), generator=drawn) for most in (40, 60, 60))
+
+    def ranked(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        user, better, worse = batch
+        return -nn.functional.logsigmoid(model(user, better) - model(user, worse)).mean()
+
+    loader = DataLoader(TensorDataset(users, likes, others), 64, shuffle=True)
+    assert not alarms({"model": Scores(), "loader": loader, "compute_loss": ranked})

@@ -14,7 +14,7 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.loader_sweep_tally import PartFacts
-from nbdebug.experiments.label_trial import LabelTrial, names_columns, try_label
+from nbdebug.experiments.label_trial import LabelTrial, is_scored, names_columns, try_label
 from nbdebug.experiments.loss_of_outputs import LossBox, open_box
 from nbdebug.experiments.task import class_dim
 from nbdebug.sandbox import Sandbox
@@ -79,6 +79,8 @@ def label_trials(sandbox: Sandbox, sweep: LoaderSweep) -> LabelTrials:
     dim = class_dim(output, target) if target.dim() < output.dim() else None
     if dim is not None and output.shape[dim] > 1 and part.whole:
         classes = int(output.shape[dim])
+        if not is_scored(box, path, target, classes):
+            return found
         trials = tuple(try_label(box, path, target, v, classes) for v in _measured_outside(part, classes))
         if any(trial.verdict == "taken" for trial in trials) and not names_columns(box, path, target, dim):
             return found  # levels of a scale, counted by questions, are one more than these

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 
@@ -14,7 +15,7 @@ from nbdebug.experiments.tape.tape import Tape, record
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["compares_with_batch", "fit_of_tape", "fit_on_tape"]
+__all__ = ["Answers", "answers_on_tape", "compares_with_batch", "fit_of_tape", "fit_on_tape"]
 
 _CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss", "gather", "take_along_dim", "__getitem__")
 _ERRORS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "gaussian_nll_loss")
@@ -22,10 +23,31 @@ _IGNORED = -100  # the default ignore_index of cross_entropy and nll_loss
 AGREED = 0.95  # of the samples, for which the gradient must have the sign of the target
 
 
-def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
-    """Measure how well the copy predicts this batch's targets; None where the program has no such target.
+@dataclass(frozen=True)
+class Answers:
+    """Predicted and true classes, or predicted and true numbers."""
 
-    It is measured in eval mode where the program runs in it, also by a training step that calls `model.train()`.
+    is_classes: bool
+    predicted: torch.Tensor
+    target: torch.Tensor
+
+    @property
+    @torch.no_grad()
+    def fit(self) -> Fit | None:
+        """How well they agree; None where the targets do not vary."""
+        return (accuracy if self.is_classes else explained_variance)(self.predicted, self.target)
+
+
+def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
+    """Measure how well the copy predicts this batch's targets; None where the program has no such target."""
+    answers = answers_on_tape(sandbox, batch)
+    return answers.fit if answers is not None else None
+
+
+def answers_on_tape(sandbox: Sandbox, batch: Batch) -> Answers | None:
+    """Return what the copy predicts for this batch's targets; None where the program has no such target.
+
+    They are read in eval mode where the program runs in it, also by a training step that calls `model.train()`.
     """
     if not compares_with_batch(sandbox, batch):
         return None
@@ -35,13 +57,13 @@ def fit_on_tape(sandbox: Sandbox, batch: Batch) -> Fit | None:
         for training in (False, True):
             try:
                 with sandbox.mode(training):
-                    fit = fit_of_tape(record(sandbox, batch, step=step, hold_modes=True))
+                    answers = _answers_of(record(sandbox, batch, step=step, hold_modes=True))
             except (Cancelled, OutOfTime):
                 raise
             except (NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
                 continue  # a program may run in one mode, or in one of its two forms, only
-            if fit is not None:
-                return fit
+            if answers is not None and answers.fit is not None:
+                return answers
     return None
 
 
@@ -63,9 +85,14 @@ def compares_with_batch(sandbox: Sandbox, batch: Batch) -> bool:
     return tape.target is None or bool(tape.target.sources)
 
 
-@torch.no_grad()
 def fit_of_tape(tape: Tape) -> Fit | None:
     """Compare the main term's prediction with its target, as the loss function does."""
+    answers = _answers_of(tape)
+    return answers.fit if answers is not None else None
+
+
+@torch.no_grad()
+def _answers_of(tape: Tape) -> Answers | None:
     if not _is_given(tape):
         return None
     assert tape.target is not None
@@ -82,7 +109,7 @@ def fit_of_tape(tape: Tape) -> Fit | None:
     if name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"):
         return _of_binary(predicted, target, 0.5 if name == "binary_cross_entropy" else 0.0)
     if name == "soft_margin_loss":
-        return accuracy(predicted > 0, target > 0)
+        return Answers(True, predicted > 0, target > 0)
     if name.startswith("mul") and bool(((target == 0) | (target == 1)).all()):
         return _of_products(tape, predicted, target)
     return _of_values(tape, predicted, target)
@@ -97,7 +124,7 @@ def _is_given(tape: Tape) -> bool:
     return bool(taint & Taint.BATCH) and not taint & computed
 
 
-def _of_classes(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+def _of_classes(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Answers | None:
     comparison = tape.main.comparison
     assert comparison is not None
     op = tape.recording.ops[comparison.op]
@@ -111,7 +138,7 @@ def _of_classes(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Fi
     counted = (target != op.kwargs.get("ignore_index", _IGNORED)) & (target >= 0)
     if not bool(counted.any()) or (not comparison.is_loss and not _asks_for_class(tape, target, dim)):
         return None
-    return accuracy(predicted.argmax(dim)[counted], target[counted])
+    return Answers(True, predicted.argmax(dim)[counted], target[counted])
 
 
 def _asks_for_class(tape: Tape, target: torch.Tensor, dim: int) -> bool:
@@ -129,14 +156,14 @@ def _one_way(signs: torch.Tensor) -> bool:
     return max(share, 1 - share) >= AGREED
 
 
-def _of_soft_classes(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+def _of_soft_classes(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Answers | None:
     if predicted.shape != target.shape or predicted.dim() < 2:
         return None
     dim = 1 if tape.loss_name == "cross_entropy" else -1
     wanted = target.argmax(dim)
     if tape.loss_name.startswith("mul") and not _asks_for_class(tape, wanted, dim):
         return None
-    return accuracy(predicted.argmax(dim), wanted)
+    return Answers(True, predicted.argmax(dim), wanted)
 
 
 def _is_one_hot(target: torch.Tensor) -> bool:
@@ -145,13 +172,13 @@ def _is_one_hot(target: torch.Tensor) -> bool:
     return bool(((target == 0) | (target == 1)).all()) and bool((target.sum(-1) == 1).all())
 
 
-def _of_binary(predicted: torch.Tensor, target: torch.Tensor, edge: float) -> Fit | None:
+def _of_binary(predicted: torch.Tensor, target: torch.Tensor, edge: float) -> Answers | None:
     if bool(((target == 0) | (target == 1)).all()):
-        return accuracy(predicted > edge, target > 0.5)
-    return explained_variance(predicted.sigmoid() if edge == 0.0 else predicted, target)
+        return Answers(True, predicted > edge, target > 0.5)
+    return Answers(False, predicted.sigmoid() if edge == 0.0 else predicted, target)
 
 
-def _of_products(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+def _of_products(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Answers | None:
     """Measure a loss such as `-(y * log(p) + (1 - y) * log(1 - p))`, whose gradient at the head changes sign with y."""
     if len(tape.heads) != 1 or tape.heads[0].value.shape != predicted.shape:
         return None
@@ -162,18 +189,18 @@ def _of_products(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> F
     if not _one_way(((gradient < 0) == (target > 0.5))[gradient != 0]):
         return None
     edge = math.log(0.5) if bool((predicted <= 0).all()) else 0.5 if bool((predicted >= 0).all()) else 0.0
-    return accuracy(predicted > edge, target > 0.5)
+    return Answers(True, predicted > edge, target > 0.5)
 
 
-def _of_values(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Fit | None:
+def _of_values(tape: Tape, predicted: torch.Tensor, target: torch.Tensor) -> Answers | None:
     comparison = tape.main.comparison
     assert comparison is not None
     if comparison.name == "poisson_nll_loss":
         is_log = tape.recording.ops[comparison.op].kwargs.get("log_input", True)
-        return explained_variance(predicted.exp() if is_log else predicted, target)
+        return Answers(False, predicted.exp() if is_log else predicted, target)
     if comparison.name not in _ERRORS and not _wants_equal(tape, target):
         return None
-    return explained_variance(predicted, target) if predicted.dim() and len(predicted) > 1 else None
+    return Answers(False, predicted, target) if predicted.dim() and len(predicted) > 1 else None
 
 
 def _wants_equal(tape: Tape, target: torch.Tensor) -> bool:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from nbdebug.experiments.learning_curve import Fit
+from nbdebug.experiments.skill import skill_of
 from nbdebug.experiments.tape import fit_on_tape
 from nbdebug.sandbox import Sandbox
 from tests.experiments.tape.programs import Net, OwnLoss, X, Y, computed, in_a_step, sandbox_of
@@ -127,3 +128,23 @@ NO_TARGETS: dict[str, Any] = {
 def test_a_program_without_targets_of_the_batch_has_no_fit(loss: Any) -> None:
     sandbox = computed(loss)
     assert fit_on_tape(sandbox, sandbox.batch()) is None
+
+
+def test_rare_classes_count_in_the_skill() -> None:
+    """A loss that weighs a rare class is not after the accuracy: its predictions are judged class by class."""
+    target = torch.zeros(12, 1)
+    target[0] = 1.0
+    inputs = torch.cat([torch.linspace(3, -3, 12)[:, None], torch.zeros(12, 4)], 1)
+    model = nn.Linear(5, 1)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0, 0, 0, 0, 0]]))
+        model.bias.fill_(-1.5)  # finds the rare one, and takes two of the others for it
+
+    def focal(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = F.binary_cross_entropy_with_logits(model(x), y, reduction="none")
+        return ((1 - (-loss).exp()).square() * loss).mean()
+
+    sandbox = computed(focal, model, (inputs, target))
+    found = skill_of(sandbox, [sandbox.batch()], "tape")
+    assert found is not None and found.measure == "balanced accuracy"
+    assert found.value == pytest.approx((1 + 9 / 11) / 2)
