@@ -1,4 +1,4 @@
-"""What the ops of a recorded run are given: logarithms, normalized rows, masks, and columns that are broadcast."""
+"""What the ops of a recorded run are given: logarithms, normalized rows, masks, broadcast columns, constants."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from nbdebug.core.registry import probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.accidental_pairs import AccidentalPairs, accidental_pairs
+from nbdebug.experiments.constant_terms import ConstantTerm, constant_terms
 from nbdebug.experiments.divergences import Divergence, divergences
 from nbdebug.experiments.index_masks import IndexMask, index_masks
 from nbdebug.experiments.normalized_axes import NormalizedAxis, normalized_axes
@@ -32,6 +33,7 @@ class LossOperands:
     normalized: tuple[NormalizedAxis, ...] = ()
     indexed: tuple[IndexMask, ...] = ()
     paired: tuple[AccidentalPairs, ...] = ()
+    constant: tuple[ConstantTerm, ...] = ()
 
 
 @probe
@@ -52,4 +54,5 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
         tuple(normalized),
         tuple(index_masks(recording, batch.size)),
         tuple(accidental_pairs(recording, batch.size)),
+        tuple(constant_terms(recording)),
     )

@@ -11,6 +11,7 @@ from nbdebug.checks.loss.loss_unbounded_below import LossRay
 from nbdebug.checks.loss.representation_collapse import CollapseFacts
 from nbdebug.checks.loss.targets_drawn_at_random import TargetOrigin
 from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.experiments.constant_terms import ConstantTerm
 from nbdebug.experiments.index_masks import IndexMask
 from nbdebug.experiments.normalized_axes import NormalizedAxis
 from tests.verdicts.table import Table, minimal
@@ -94,6 +95,10 @@ table.row("another one", "suspect", LossOperands("loss_fn", compared=1, normaliz
 table = Table("mask-used-as-index")
 table.row("no such index", "silent", LossOperands("loss_fn"))
 table.row("zeros and ones", "bug", LossOperands("loss_fn", indexed=(IndexMask("__getitem__", 32, 9, ("event",), ""),)))
+
+table = Table("loss-term-without-gradient")
+table.row("every term has one", "silent", LossOperands("compute_loss"))
+table.row("one has none", "suspect", LossOperands("compute_loss", constant=(ConstantTerm("kl_div", 2, ""),)))
 
 
 def counted(**facts: Any) -> CountedTargets:

@@ -184,6 +184,7 @@ TREE: tuple[Stage, ...] = (
                     "missing-create-graph",
                     "loss-ignores-targets",
                     "targets-drawn-at-random",
+                    "loss-term-without-gradient",
                     "mask-used-as-index",
                     "loss-mask-inverted",
                     "loss-depends-on-order",
