@@ -21,6 +21,7 @@ __all__ = [
 
 ALPHA = 1e-6  # of a test after correction for all columns: data sets are large and alarms have to be rare
 MOST_COLUMNS = 256  # for the forest
+FINEST = 1e-4  # of a column's spread: a forest would tell x / 255 from x * (1 / 255) by their last bits
 
 
 def moved_columns(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float], ...]:
@@ -72,8 +73,11 @@ def _kurtosis(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return tails
 
 
-def quantile_slopes(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float], ...]:
-    """For each input, give the factor between the quantiles of its values, and how straight that line is."""
+def quantile_slopes(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float, float], ...]:
+    """For each input, give factor and offset between the quantiles of its values, and how straight that line is.
+
+    Both are medians over all pairs of quantiles: exact where most of the quantiles are, as those of pixels.
+    """
     found = []
     for group in dict.fromkeys(train.groups):
         used = np.asarray(
@@ -83,8 +87,9 @@ def quantile_slopes(train: SampleTable, other: SampleTable) -> tuple[tuple[str, 
         a, b = np.quantile(train.rows[:, used], levels), np.quantile(other.rows[:, used], levels)
         if np.ptp(a) < 1e-12 or np.ptp(b) < 1e-12:
             continue
-        fit = stats.linregress(a, b)
-        found.append((group, float(fit.slope), float(fit.rvalue**2)))
+        fit, median = stats.linregress(a, b), stats.theilslopes(b, a)
+        line = median if median.slope > 0 else fit  # most pairs may tie
+        found.append((group, float(line.slope), float(line.intercept), float(fit.rvalue**2)))
     return tuple(found)
 
 
@@ -95,6 +100,7 @@ def tell_apart(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     rows = np.concatenate([a[chance.permutation(len(a))[:size]], b[chance.permutation(len(b))[:size]]])
     if rows.shape[1] > MOST_COLUMNS:
         rows = rows[:, chance.permutation(rows.shape[1])[:MOST_COLUMNS]]
+    rows = rows + FINEST * rows.std(0) * chance.standard_normal(rows.shape)  # hides what other rounding leaves
     side = np.repeat([0, 1], size)
     forest = RandomForestClassifier(60, min_samples_leaf=3, random_state=0, n_jobs=1)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)

@@ -78,7 +78,7 @@ class OptimizerSteps:
     foreign: int = 0
     foreign_of: str = ""
     passes: tuple[int, ...] = ()
-    divided: bool = False  # whether any of these losses was divided or weighted
+    divided: bool = False  # whether any of these losses, or its gradients before the step, was divided or weighted
     lost: tuple[float, ...] = ()
     rate: float = 0.0
     precision: str = ""

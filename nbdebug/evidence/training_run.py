@@ -17,6 +17,7 @@ from nbdebug.experiments.train_briefly import fit_of, hurry, is_clear, with_loss
 from nbdebug.sandbox import Outcome, Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.sample_dataset import drawn, seed_all
+from nbdebug.setup.user_code import user_code
 
 __all__ = ["Practice", "practice"]
 
@@ -27,7 +28,8 @@ class Practice:
 
     `before` and `after` are the losses of the same batches at the beginning and in the end, one for each. The fits
     and `balanced` (the mean over the classes of the share of right answers) are those of `samples` samples that were
-    drawn at random over the whole data set; they do not depend on the scale of the loss.
+    drawn at random over the whole data set; they do not depend on the scale of the loss. Where the model runs inside
+    of the user's step alone, there are no fits, and the losses are those that the step returned for each batch.
     """
 
     losses: tuple[float, ...]
@@ -64,6 +66,10 @@ def practice(sandbox: Sandbox, control: Control) -> Practice:
     asked = _asked(sandbox, control)
     seed_all(seed)
     batches = _batches(sandbox)
+    if sandbox.train_step is not None and not _runs_apart(sandbox, batches[0]):
+        seed_all(seed)
+        hurry(sandbox)
+        return _as_the_step_tells(_train(sandbox, batches, control), len(batches))
     before, fit_before = _losses(sandbox, batches, seed), _fit(sandbox, asked)
     seed_all(seed)
     hurry(sandbox)
@@ -77,6 +83,21 @@ def practice(sandbox: Sandbox, control: Control) -> Practice:
         balanced=_balanced(sandbox, asked),
         samples=sum(batch.size for batch in asked),
     )
+
+
+def _runs_apart(sandbox: Sandbox, batch: Batch) -> bool:
+    """Whether the model runs on a batch outside of the user's step, which may cast or reshape it first."""
+    with user_code() as tried, torch.no_grad(), sandbox.mode(training=False):
+        sandbox.run(batch.clone())
+    return not tried.failure
+
+
+def _as_the_step_tells(losses: list[float], count: int) -> Practice:
+    """Compare the first and last loss that the steps return for each batch, where they alone can run the model."""
+    if len(losses) < 2 * count:
+        raise NotApplicable("too few steps were taken to compare their losses")
+    last = [losses[max(range(place, len(losses), count))] for place in range(count)]
+    return Practice(tuple(losses), tuple(losses[:count]), tuple(last), None, None, None, 0)
 
 
 def _asked(sandbox: Sandbox, control: Control) -> list[Batch]:

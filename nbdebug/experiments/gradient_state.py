@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["has_values", "held_by", "is_coarse", "is_weighted", "keeps_master"]
+__all__ = ["has_values", "held_by", "is_coarse", "is_weighted", "keeps_master", "values_of"]
 
 _FULL_PRECISION = torch.finfo(torch.float32).eps
 
@@ -30,8 +30,12 @@ def has_values(gradient: torch.Tensor | None) -> bool:
     """Whether a gradient is anything but zeros."""
     if gradient is None:
         return False
-    values = gradient.detach().coalesce().values() if gradient.is_sparse else gradient.detach()
-    return bool(values.any())
+    return bool(values_of(gradient).any())
+
+
+def values_of(gradient: torch.Tensor) -> torch.Tensor:
+    """Return the values that a gradient stores."""
+    return gradient.detach().coalesce().values() if gradient.is_sparse else gradient.detach()
 
 
 def is_coarse(parameter: torch.Tensor) -> bool:

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from nbdebug.core.torch_compat import backward_id
+from nbdebug.experiments.gradient_shares import GradientShares
 from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
 from nbdebug.experiments.reached_parts import Reached
 from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
@@ -56,7 +57,7 @@ class Steps:
     foreign: int = 0  # used gradients of a pass that another optimizer's step had used before
     foreign_of: Any = None
     passes: list[int] = field(default_factory=list)  # backward passes of one place in the code, for each step
-    divided: bool = False  # whether the loss of any was divided or weighted
+    divided: bool = False  # whether the loss of any was divided or weighted, or the gradients before a step
     lost: list[float] = field(default_factory=list)  # share of low-precision values that a step leaves unchanged
 
 
@@ -83,6 +84,7 @@ class StepLog:
         self.divided: dict[int, bool] = {}  # by backward pass: whether its loss was divided or weighted
         self.call = -1
         self._unscaled = self._is_divided = False
+        self._shares = GradientShares()
         self._consumed: dict[int, set[int]] = {}  # by an optimizer's id: the backward passes that its steps used
         self._before: dict[int, torch.Tensor] = {}
         self._thread = threading.get_ident()
@@ -164,6 +166,7 @@ class StepLog:
             followed.made_of.clear()
             followed.used.clear()
         followed.grads += 1
+        self._shares.note(followed.tensor)
         if has_values(followed.tensor.grad):
             if number not in followed.made_of:
                 followed.made_of.append(number)
@@ -215,6 +218,8 @@ class StepLog:
         self._unscaled = False
         self.after_step.update({id(p): p.detach().clone() for p in held_by(optimizer) if id(p) in self.watched})
         moved = kept = 0
+        steps = self.steps[id(optimizer)]
+        steps.divided = steps.divided or self._shares.are_reduced(p for p in held_by(optimizer) if p.grad is not None)
         for p in held_by(optimizer):
             before = self._before.pop(id(p), None)
             if before is not None and p.grad is not None and not keeps_master(optimizer, p):
@@ -222,7 +227,7 @@ class StepLog:
                 moved += int(graded.sum())
                 kept += int(((p.detach() == before) & graded).sum())
         if moved:
-            self.steps[id(optimizer)].lost.append(kept / moved)
+            steps.lost.append(kept / moved)
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call":
@@ -240,6 +245,7 @@ class StepLog:
         else:
             code_found = [self.parameters[id(p)] for p in given if id(p) in self.parameters]
         live = [f for f in code_found if f.tensor.grad is not None and has_values(f.tensor.grad)]
+        self._shares.settle(f.tensor for f in live)  # a bound is no average
         fresh = [f for f in live if f.made_of and not any(f.made_of[-1] in used for used in f.used.values())]
         passes = frozenset(number for f in fresh for number in f.made_of)
         scaled = not self._unscaled and any(

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
+from nbdebug.core.control import Control
 from nbdebug.core.remedy import Remedy
 from nbdebug.errors import BadInput, NotApplicable
-from nbdebug.sandbox import Sandbox
+from nbdebug.sandbox import Sandbox, guarded
 from nbdebug.setup import Setup
 
 __all__ = ["Judged", "PatchSpec", "all_patches", "patch", "patched", "spec_of"]
@@ -90,5 +91,5 @@ def patched(setup: Setup, remedy: Remedy) -> Setup:
     if not spec.on_setup:
         return setup.derived(typing.cast("Callable[[Sandbox], None]", change))
     other = setup.derived()
-    change(other)
+    guarded(lambda: change(other), setup.live_parts(), Control())  # some read samples, and reading draws
     return other

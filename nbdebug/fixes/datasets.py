@@ -97,11 +97,11 @@ def remove_columns(setup: Setup, *, columns: Sequence[str]) -> None:
 
 
 @patch("clean")
-def scale_split(setup: Setup, *, split: str, name: str, factor: float) -> None:
-    """Multiply one input of a held-out split by a factor, as its missing preprocessing would."""
+def scale_split(setup: Setup, *, split: str, name: str, factor: float, shift: float = 0.0) -> None:
+    """Multiply one input of a held-out split by a factor and shift it, as its missing preprocessing would."""
 
     def scaled(own: str, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.float() * factor if own == name else tensor
+        return tensor.float() * factor + shift if own == name else tensor
 
     _feed_of(setup, split)
     change_batches(setup, lambda batch: batch.map_inputs(scaled), only=split)

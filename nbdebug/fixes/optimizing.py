@@ -18,7 +18,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Setup, unwrap
 from nbdebug.setup.several import SeveralOptimizers
 
-__all__ = ["add_to_optimizer"]
+__all__ = ["add_to_optimizer", "like"]
 
 
 @patch()
@@ -39,7 +39,7 @@ def raise_zero_rates(sandbox: Sandbox) -> None:
         group["lr"] = torch.full_like(group["lr"], highest) if isinstance(group["lr"], torch.Tensor) else highest
 
 
-@patch()
+@patch("check")
 def average_accumulation(sandbox: Sandbox, *, passes: int) -> None:
     """Divide the accumulated gradients by the number of backward passes before every optimizer step."""
 
@@ -68,7 +68,7 @@ def textbook_optimizer(sandbox: Sandbox, *, lr: float = 1e-3) -> None:
 @patch()
 def set_optimizer_option(setup: Setup, *, option: str, value: float) -> None:
     """Set one option of every group; `betas[1]` is the second entry of a pair."""
-    setup.optimizer = _like(setup.optimizer)
+    setup.optimizer = like(setup.optimizer)
     name, _, place = option.partition("[")
     for entry in setup.optimizer.param_groups:
         if name not in entry:
@@ -100,13 +100,13 @@ def default_optimizer_options(sandbox: Sandbox) -> None:
 @patch()
 def train_everything(setup: Setup) -> None:
     """Add every trainable parameter to an optimizer like the user's; leave theirs unchanged."""
-    made = setup.optimizer = _like(setup.optimizer)
+    made = setup.optimizer = like(setup.optimizer)
     held = {id(p) for group in made.param_groups for p in group["params"]}
     missing = [p for p in unwrap(setup.model).parameters() if p.requires_grad and id(p) not in held]
     made.param_groups.append({**made.param_groups[0], "params": missing})
 
 
-def _like(optimizer: Any) -> Any:
+def like(optimizer: Any) -> Any:
     """Return an optimizer with its own groups over the same tensors, to be copied with the model; it never steps.
 
     A wrapper, such as accelerate's, hands its groups on to the optimizer inside, so that one is made anew as well.
@@ -116,7 +116,7 @@ def _like(optimizer: Any) -> Any:
     made = copy.copy(optimizer)
     inner = {name: part for name, part in vars(optimizer).items() if isinstance(part, torch.optim.Optimizer)}
     for name, part in inner.items():
-        made.__dict__[name] = _like(part)
+        made.__dict__[name] = like(part)
     if "param_groups" in vars(optimizer):
         made.param_groups = [dict(group) for group in optimizer.param_groups]
     if made.param_groups is optimizer.param_groups:  # found in some other way: it must stay the user's

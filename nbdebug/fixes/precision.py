@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -9,12 +10,13 @@ import torch
 from nbdebug.errors import NotApplicable
 from nbdebug.experiments.gradient_state import held_by, is_coarse
 from nbdebug.fixes import patch
+from nbdebug.fixes.optimizing import like
 from nbdebug.sandbox import Sandbox
 
 __all__: list[str] = []
 
 
-@patch()
+@patch("check")
 def full_precision_updates(sandbox: Sandbox) -> None:
     """Update a copy of the weights in float32 and round it into the model, as training under autocast does."""
     optimizer: Any = sandbox.optimizer
@@ -23,10 +25,10 @@ def full_precision_updates(sandbox: Sandbox) -> None:
         raise NotApplicable("the optimizer holds no weights in low precision")
     exact = {id(p): p.detach().float().requires_grad_(p.requires_grad) for p in coarse}
     groups = [{**group, "params": [exact.get(id(p), p) for p in group["params"]]} for group in optimizer.param_groups]
-    try:
-        inner = type(optimizer)(groups, **{k: v for k, v in optimizer.defaults.items() if k != "differentiable"})
-    except TypeError as error:
-        raise NotApplicable("the optimizer cannot be made anew from its own settings") from error
+    inner = like(optimizer)
+    if "param_groups" not in vars(inner):
+        raise NotApplicable("the optimizer is a wrapper around another one")
+    inner.param_groups, inner.state = groups, defaultdict(dict)
 
     def step(closure: Any = None) -> Any:
         result = closure() if closure is not None else None

@@ -86,6 +86,38 @@ def parts_of_a_batch() -> dict[str, Any]:
     return setup(chunked(lambda loss, share: loss))
 
 
+def divide(model: nn.Module) -> None:
+    """Average four gradients."""
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad /= 4
+
+
+def clip(model: nn.Module) -> None:
+    """Bound the gradients, as most programs do."""
+    nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+
+def four_times(*changes: Any) -> Any:
+    """Return a step over four noisy copies of a batch, with these changes of the gradients before the step."""
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        for _ in range(4):
+            loss = nn.functional.cross_entropy(model(batch[0] + 0.1 * torch.randn_like(batch[0])), batch[1])
+            loss.backward()
+        for change in changes:
+            change(model)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def test_a_bound_is_no_average() -> None:
+    assert found(CHECK, **setup(four_times(clip)))
+
+
 @failing_example(CHECK, where="optimizer")
 def three_views() -> dict[str, Any]:
     """A convolution, and a loop over noisy copies."""
@@ -107,11 +139,13 @@ def three_views() -> dict[str, Any]:
     [
         lambda: setup(Accumulating(3, divide=True)),
         lambda: setup(chunked(lambda loss, share: share * loss)),
+        lambda: setup(four_times(divide)),
+        lambda: setup(four_times(divide, clip)),
         lambda: setup(Accumulating(1)),
         gan,
         actor_critic,
     ],
-    ids=["divided", "weighted", "plain", "gan", "actor-critic"],
+    ids=["divided", "weighted", "gradients-divided", "gradients-divided-and-clipped", "plain", "gan", "actor-critic"],
 )
 def test_silent(make: Any) -> None:
     assert not found(CHECK, **make())

@@ -98,3 +98,16 @@ def test_the_fixes_are_proven() -> None:
     )
     finding = next(f for f in report.findings if f.where == "batch[0][:, 4]")
     assert finding.verify(progress=False).verified, finding.verifications
+
+
+def test_looking_for_copies_draws_no_random_numbers() -> None:
+    made = setup(TensorDataset(X, Y))
+    before = torch.get_rng_state()
+    fixed(made, "remove-copies")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_one_split_is_scaled_and_shifted() -> None:
+    made = setup(TensorDataset(X, Y), (10 * X + 3, Y))
+    other = fixed(made, "scale-split", split="val_loader", name="batch[0]", factor=0.1, shift=-0.3)
+    assert torch.allclose(inputs(other, other.val_feed), X, atol=1e-6)

@@ -83,10 +83,10 @@ table.pair("p_value", lambda p: shift(auc=0.99, auc_p=p), {0.9e-6: "suspect", 1.
 table.pair("label_distance", labels, {0.81: "suspect", 0.79: "note"})
 table.pair("label_note", labels, {0.26: "note", 0.24: "silent"})
 table.pair("unseen", lambda share: labels(0.5, unseen_share=share), {0.11: "suspect", 0.09: "note"})
-table.pair("correlation", lambda r: moved(5, 0.1, slopes=(("x", 10.0, r),)), {0.91: "bug", 0.89: "silent"})
+table.pair("correlation", lambda r: moved(5, 0.1, slopes=(("x", 10.0, 0.0, r),)), {0.91: "bug", 0.89: "silent"})
 table.pair(
     "scaled",
-    lambda count: moved(count, 0.1, columns=100, slopes=(("x", 10.0, 1.0),)),
+    lambda count: moved(count, 0.1, columns=100, slopes=(("x", 10.0, 0.0, 1.0),)),
     {20: "bug", 19: "silent"},
 )
 table.pair("target_shift", lambda times: shift(target=(1.5 * times, 1.0)), {2.1: "suspect", 1.9: "silent"})

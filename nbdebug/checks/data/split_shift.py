@@ -30,8 +30,8 @@ class Shift:
     """How the inputs and labels of one held-out split differ from the training data.
 
     `moved` are the columns whose mean or scale differs beyond chance, with the standardized difference of the means and
-    the ratio of the scales; `auc` is how well a forest tells the splits apart, 0.5 being not at all. `slope` is the
-    factor that brings the values of one input of the training data to those of the split (1 when nothing differs).
+    the ratio of the scales; `auc` is how well a forest tells the splits apart, 0.5 being not at all. `slopes` are
+    factor and offset that bring the values of an input of the training data to those of the split (1 and 0 if equal).
     `target` is the same for targets that are numbers, where it is beyond chance: the difference of the means in
     deviations of the training data, and the ratio of the scales.
     """
@@ -41,7 +41,7 @@ class Shift:
     size: int
     columns: int
     moved: tuple[tuple[str, float, float], ...]
-    slopes: tuple[tuple[str, float, float], ...]  # input, factor, how well it explains the difference
+    slopes: tuple[tuple[str, float, float, float], ...]  # input, factor, offset, how well they explain the difference
     auc: float
     auc_p: float
     channels_swapped: bool
@@ -152,14 +152,16 @@ def split_shift(
 
 def _scaled(pair: Shift, limit: float, least: float, share: float) -> Finding | None:
     """Report an input whose values are all scaled by one factor: one split misses a preprocessing step."""
-    for name, scale, correlation in pair.slopes:
+    for name, scale, offset, correlation in pair.slopes:
         moved = [c for c, _, _ in pair.moved if c.startswith(name)]
         if correlation > least and not 1 / limit < scale < limit and len(moved) >= share * pair.columns:
             factor = scale if scale > 1 else 1 / scale
             word = "larger" if scale > 1 else "smaller"
             says = f"The values of `{name}` are {factor:.3g} times {word} in `{pair.name}` than in the training data."
             found = _finding(pair, says, "bug", scale, limit)
-            patch = Patch("scale-split", {"split": pair.name, "name": name, "factor": 1 / scale})
+            patch = Patch(
+                "scale-split", {"split": pair.name, "name": name, "factor": 1 / scale, "shift": (0.0 - offset) / scale}
+            )
             first = replace(found.remedies[0], patch=patch)
             return replace(found, remedies=(first, *found.remedies[1:]))
     return None

@@ -27,7 +27,7 @@ def accumulation_not_averaged(
     """Several backward passes are accumulated for one step, and the loss is not divided by their number.
 
     nbdebug calls your training step on a copy and counts, for each optimizer step, the backward passes of the same line
-    of code whose gradients it uses, and whether that loss is divided by anything.
+    of code whose gradients it uses, and whether that loss, or its gradients before the step, are divided by anything.
 
     Why it matters: accumulation adds gradients. Without the division, a step over eight micro-batches is eight times
     as large as that over one batch of the same samples, and the learning rate no longer means what it did.
