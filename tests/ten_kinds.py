@@ -212,5 +212,6 @@ model, loader = Net(), DataLoader(Digits(), 64, shuffle=True)
 """,
         "model=model, loader=loader, compute_loss=compute_loss, optimizer=Adam(model.parameters(), 1e-3)",
         ("labels-unrelated-to-inputs",),
+        is_fixed=False,  # no patch knows which label belongs to which image
     ),
 )

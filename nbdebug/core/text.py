@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     pass
 
-__all__ = ["aligned", "clean_text", "figure", "plural", "redacted", "shortened"]
+__all__ = ["aligned", "clean_text", "figure", "in_sentence", "plural", "redacted", "shortened"]
 
 
 _JOINERS = "\u200c\u200d"  # invisible, but Persian and many emoji cannot be written without them
@@ -111,6 +111,11 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 6
         for pairs in (list(zip(row, widths, strict=True)) for row in shown)
     ]
     return "\n".join([*texts, f"… and {len(cells) - most} more"] if len(cells) > most else texts)
+
+
+def in_sentence(text: str) -> str:
+    """Return a sentence as a part of another one: with a small first letter, without its period."""
+    return f"{text[:1].lower()}{text[1:].removesuffix('.')}"
 
 
 def plural(count: int, word: str) -> str:

@@ -25,6 +25,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import first_tensor
 from nbdebug.setup.read_samples import at_random
+from nbdebug.setup.recognition import kind_of
 from nbdebug.setup.sample_dataset import seed_torch
 from nbdebug.setup.user_code import user_code
 
@@ -58,12 +59,14 @@ class FirstWeights:
     """The first layers with weights, and how much of a change of scale comes through to the end of the model.
 
     `response` is the relative change of the deepest varying activation when all inputs are made ten times smaller: near
-    0 in a model that normalizes by itself. `noise` is the change between two equal passes.
+    0 in a model that normalizes by itself. `noise` is the change between two equal passes. `pictures` says that one of
+    the model's inputs holds images, flattened ones included.
     """
 
     layers: tuple[FirstLayer, ...]
     response: float
     noise: float
+    pictures: bool = False
 
     @property
     def ignores_scale(self) -> bool:
@@ -97,7 +100,9 @@ def first_weights(sandbox: Sandbox, trial: TrialRun, control: Control) -> FirstW
     if not layers:
         raise NotApplicable("no layer with weights receives floating-point inputs")
     response, noise = _response(sandbox, batches[0] if sandbox.setup.whole_batches else batches[0].head(FEW))
-    return FirstWeights(layers, response, noise)
+    inputs = batches[0].inputs.items()
+    pictures = any(kind_of(name, values) == "image" for name, values in inputs)
+    return FirstWeights(layers, response, noise, pictures)
 
 
 def _random_batches(sandbox: Sandbox, control: Control) -> list[Batch]:

@@ -176,7 +176,8 @@ def _placed(costs: LayerCosts, findings: list[Finding]) -> dict[str, Health]:
         placed.setdefault(next((path for path in owners if path in paths), "model"), []).append(finding)
     return {
         path: Health(
-            min((f.severity for f in found), key=grave.__getitem__), tuple(f"{f.check}: {f.says}" for f in found)
+            min((f.severity for f in found), key=grave.__getitem__),
+            tuple(f"{f.check}: {f.says}".replace("`", "") for f in found),
         )
         for path, found in placed.items()
     }

@@ -26,7 +26,8 @@ STYLE = """<style>
 .nbdebug-chart:has(.bqplot) > .nbdebug-chart-static {
   position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }
 .nbdebug-chart:not(:has(.bqplot)) > .nbdebug-chart-live { display: none; }
-.nbdebug-chart .bqplot .axis text, .nbdebug-chart .bqplot .axislabel { fill: var(--jp-ui-font-color1, currentColor); }
+.nbdebug-chart .bqplot > svg .axis text.axislabel, /* which bqplot makes orange on dark ground */
+.nbdebug-chart .bqplot > svg .axis text { fill: var(--jp-ui-font-color1, currentColor); }
 .nbdebug-chart .bqplot text { font-size: 11px; }
 .nbdebug-chart .bqplot .axis line, .nbdebug-chart .bqplot .axis path { stroke: rgba(127, 127, 127, 0.35); }
 </style>"""

@@ -25,7 +25,8 @@ OnClick = Callable[[widgets.Button, Callable[[], None]], None]
 class Trial:
     """One fix: what it says, its code, what tries it on a copy (None where that cannot be), and whether it helped.
 
-    `diff` is the fix as a patch of the user's own code, where their line is known: it is what is copied then.
+    `diff` is the fix as a patch of the user's own code, where their line is known: it is what is copied then. `heads`
+    names the check whose first fix this is; empty for a fix that is an alternative to another.
     """
 
     says: str
@@ -33,31 +34,28 @@ class Trial:
     act: Callable[[], None] | None
     is_verified: bool = False
     diff: str = ""
+    heads: str = ""
 
 
 def trials_of(findings: Sequence[Finding], try_remedy: Try) -> list[Trial]:
     """Return what the buttons of each fix need; of each finding those that are verified first."""
-    return [
-        Trial(
-            remedy.says,
-            remedy.code,
-            partial(try_remedy, finding, finding.remedies.index(remedy))
-            if remedy.verifiable and finding.session is not None
-            else None,
-            any(v.verified and v.remedy == remedy for v in finding.verifications),
-            remedy.diff,
-        )
-        for finding in findings
-        for remedy in in_order(finding)
-    ]
+    trials = list[Trial]()
+    for finding in findings:
+        for remedy in in_order(finding):
+            can_try = remedy.verifiable and finding.session is not None
+            is_verified = any(v.verified and v.remedy == remedy for v in finding.verifications)
+            heads = finding.check if finding.check not in {trial.heads for trial in trials} else ""
+            act = partial(try_remedy, finding, finding.remedies.index(remedy)) if can_try else None
+            trials.append(Trial(remedy.says, remedy.code, act, is_verified, remedy.diff, heads))
+    return trials
 
 
 def fix_rows(
     trials: Sequence[Trial], on_click: OnClick, *, disabled: bool, beside: Sequence[Any] = ()
-) -> tuple[dict[int, Any], list[widgets.Button]]:
-    """Return a row of buttons for each fix by its number, the first with the primary one, and those that try a fix.
+) -> tuple[list[Any], list[Any], list[widgets.Button]]:
+    """Return a row of buttons for the first fix of each check, one for each alternative, and the buttons that try one.
 
-    What stands `beside` them goes into the first row.
+    The very first fix has the primary button, and what stands `beside` it.
     """
     rows, tries = dict[int, Any](), list[widgets.Button]()
     for number, trial in enumerate(trials):
@@ -78,12 +76,15 @@ def fix_rows(
             continue
         if trial.is_verified and len(buttons) > 1:
             buttons = [*buttons[1:], buttons[0]]
-        text = [widgets.HTML(f"<b>Or:</b> {escape(trial.says)}", layout=_wide())] if number else []
+        lead = f"For <code>{escape(trial.heads)}</code>:" if trial.heads else "Or:"
+        text = [widgets.HTML(f"<b>{lead}</b> {escape(trial.says)}", layout=_wide())] if number else []
         rows[number] = widgets.HBox([*buttons, *text], layout=_wide())
     if beside:
         first = rows.setdefault(0, widgets.HBox([], layout=_wide()))
         first.children = (*first.children, *beside)
-    return rows, tries
+    shown = {0, *(number for number, trial in enumerate(trials) if trial.heads)}
+    first, others = ([row for number, row in rows.items() if (number in shown) is wanted] for wanted in (True, False))
+    return first, others, tries
 
 
 def _code_button(text: str, trial: Trial, code: str, *, first: bool = False) -> widgets.Button:

@@ -215,10 +215,9 @@ class Face:
         """
         self.result.value, self.rest.value = fitting(fragment), fitting(rest)
         self.picture.value = fitting(picture)
-        rows, self._trials = fix_rows(
+        first, others, self._trials = fix_rows(
             trials, self.on_click, disabled=not self.stop.disabled, beside=copy_for_assistant(copied)
         )
-        first, others = ([row for n, row in rows.items() if bool(n) == is_other] for is_other in (False, True))
         _exchange(self.remedies, first)
         _exchange(self.others, others)
         self.more.description = "1 other fix" if len(others) == 1 else f"{len(others)} other fixes"

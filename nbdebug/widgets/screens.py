@@ -8,7 +8,7 @@ from typing import Any
 
 from nbdebug.charts import Bars
 from nbdebug.core.registry import Registry
-from nbdebug.core.text import clean_text, shortened
+from nbdebug.core.text import clean_text, figure, shortened
 from nbdebug.engine.decision_tree import Stage, Step, find_symptom, whole_tree
 from nbdebug.engine.session import Session
 from nbdebug.sandbox import Sandbox
@@ -76,13 +76,18 @@ def _part(part: Any, view: BatchView) -> str:
         names = part.columns[:MOST_COLUMNS]
         more = ("…",) if len(part.columns) > MOST_COLUMNS else ()
         rows = [
-            (*(f"{float(v):.3g}" for v in row[: len(names)]), *more, s)
+            (*(_number(float(v)) for v in row[: len(names)]), *more, s)
             for row, s in zip(part.items, labels, strict=False)
         ]
         return _table((*names, *more, "label"), rows)
     shape = " × ".join(map(str, part.shape))
     rows = [(f"#{n}", s) for n, s in enumerate(labels)] if any(labels) else []
     return f"<p>{_text(part.name)}: {_text(part.kind)}, {_text(shape)}</p>" + _table(("sample", "label"), rows)
+
+
+def _number(value: float) -> str:
+    """Return a value of a table with three digits, and a large one without an exponent."""
+    return f"{value:.3g}" if abs(value) < 1000 else figure(value)
 
 
 def _words(item: TokenLine) -> str:

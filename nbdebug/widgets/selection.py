@@ -55,7 +55,7 @@ class Selection:
         self._show()
 
     def follow(self, findings: Sequence[Finding]) -> None:
-        """Take what was found by now; unless the user has chosen, select the place of the most likely cause."""
+        """Take what was found by now; without a choice of the user's, that of the first cause is selected."""
         self._findings = findings
         alarms = [finding for finding in findings if finding.is_alarm and finding.where not in ("", "model")]
         for view in self._views:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nbdebug.core.text import clean_text, shortened
+from nbdebug.core.text import clean_text, figure, shortened
 from nbdebug.engine.session import Session
 from nbdebug.errors import described
 from nbdebug.sandbox import make_sandbox
@@ -127,7 +127,7 @@ def _values(batch: Batch) -> str:
     for _, leaf in leaves((batch.args, batch.kwargs)):
         if isinstance(leaf, torch.Tensor) and leaf.numel() and not leaf.is_complex():
             low, high = (float(x) for x in (leaf.min(), leaf.max()))
-            return f"values {low:.3g} … {high:.3g}, {str(leaf.dtype).removeprefix('torch.')}"
+            return f"values {figure(low)} … {figure(high)}, {str(leaf.dtype).removeprefix('torch.')}"
     return ""
 
 

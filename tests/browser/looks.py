@@ -8,7 +8,7 @@ from playwright.sync_api import Locator
 
 from tests.browser.jupyter import Notebook, Theme
 
-__all__ = ["EMPTY", "LOOK", "UNSCOPED", "boxes", "brightness", "style", "themed"]
+__all__ = ["BROKEN", "EMPTY", "LOOK", "UNSCOPED", "boxes", "brightness", "style", "themed"]
 
 # How every element of a view is drawn, but for what depends on the pointer, the focus and the theme, and for what
 # JupyterLab's table of contents adds to headings.
@@ -23,6 +23,15 @@ LOOK = """root => [root, ...root.querySelectorAll("*:not(.numbering-entry)")].ma
 EMPTY = """() => [...document.querySelectorAll(".jp-Notebook .jp-OutputArea-child")].filter(node =>
   node.offsetHeight > 0 && !node.textContent.trim() && !node.querySelector("img, svg, canvas, input, progress"))
   .map(node => node.outerHTML.slice(0, 300))"""
+# Words of the map's titles that stand on more than one line.
+BROKEN = """root => [...root.querySelectorAll(":scope > ul > li > button .nbdebug-title")].flatMap(title => {
+  const text = title.firstChild, range = document.createRange();
+  return [...text.data.matchAll(/\\S+/g)].filter(word => {
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map(word => word[0]);
+})"""
 # Selectors of our style sheets that reach beyond our own elements.
 UNSCOPED = """() => {
   const rules = list => [...list].flatMap(rule => rule.selectorText ? [rule.selectorText] : rules(rule.cssRules ?? []));

@@ -78,7 +78,8 @@ def test_no_screen_has_a_serious_violation(notebook: Notebook) -> None:
     button(wizard, "Run diagnosis").click()
     expect(button(wizard, "Stop")).to_be_visible(timeout=PATIENCE)
     expect(wizard.get_by_role("heading", level=1).first).to_be_visible(timeout=PATIENCE)
-    expect(button(wizard, "Run diagnosis")).to_be_enabled(timeout=PATIENCE)
+    expect(wizard.locator(".nbdebug-on-verdict")).to_be_visible(timeout=PATIENCE)  # the run has ended
+    expect(wizard.locator(".nbd-fix").first).to_be_visible()
     found |= serious(notebook, "verdict")
     for tab in TABS:
         wizard.locator(".nbdebug-tabs").get_by_role("button", name=tab, exact=True).click()

@@ -132,3 +132,19 @@ class Tokens(nn.Module):
 def test_token_ids_are_not_features() -> None:
     ids = torch.randint(0, 5000, (200, 12), generator=seeded())
     assert not alarms(Tokens(), ids, torch.arange(200) % 2)
+
+
+def offered(model: nn.Module, *columns: torch.Tensor) -> list[str]:
+    report = nbdebug.diagnose(**setup(model, *columns), checks=["unnormalized-inputs"], progress=False)
+    return [remedy.code for finding in report.alarms for remedy in finding.remedies]
+
+
+def test_only_pixels_are_divided_by_255() -> None:
+    """Pictures, flattened ones as well; a table gets what fits it, whatever range its values happen to have."""
+    images, labels = digit_images()
+    rows, _ = digit_rows()
+    divide, standardize = "x = x.float() / 255", "x = (x - mean) / std"
+    assert offered(convolutions(), images * 255, labels) == [divide, standardize]
+    assert offered(mlp(64, 10), rows * 255, labels) == [divide, standardize]
+    table = 200 * torch.rand(600, 30, generator=seeded())
+    assert offered(mlp(30, 2), table, (table[:, 0] > 100).long()) == [standardize]

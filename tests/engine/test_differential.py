@@ -19,7 +19,7 @@ from nbdebug.engine.differential import Differential, Run
 from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates
 from nbdebug.engine.differential.evidence import summary
 from nbdebug.engine.differential.exchange import one
-from nbdebug.engine.differential.exchanges import exchanges_for
+from nbdebug.engine.differential.exchanges import exchanges_for, hypotheses
 from nbdebug.engine.differential.scales import off_scale
 from nbdebug.engine.verdicts import judged
 from nbdebug.experiments.trial_training import split_batches
@@ -238,3 +238,16 @@ def test_gradients_as_backward_leaves_them_are_what_the_step_uses() -> None:
         sandbox.user_step(sandbox.batch())
         moved.append(float((next(iter(sandbox.model.parameters())) - model.weight).detach().abs().max()))
     assert moved[0] < 1e-6 < 1e-3 < moved[1]
+
+
+def test_alternatives_of_one_finding_have_names_of_their_own() -> None:
+    """Curves side by side are told apart by what each fix does; a single one needs no more than its check."""
+    wide = Remedy("Standardize the inputs.", "x = (x - mean) / std", Patch("standardize-inputs"))
+    small = Remedy("Divide pixels by 255.", "x = x / 255", Patch("scale-inputs", {"factor": 1 / 255}))
+    several = Finding("Too large.", check="unnormalized-inputs", where="0", severity="suspect", remedies=(small, wide))
+    single = Finding("Differ.", check="feature-scales-differ", where="0", severity="suspect", remedies=(wide,))
+    assert [exchange.name for exchange in hypotheses([several, single])] == [
+        "unnormalized-inputs fixed (divide pixels by 255)",
+        "unnormalized-inputs fixed (standardize the inputs)",
+        "feature-scales-differ fixed",
+    ]

@@ -15,6 +15,7 @@ from PIL import Image
 
 from nbdebug.charts import Bars, Exhibit, HistogramGrid, Images, Lines, Panels, Table
 from nbdebug.charts.draw import as_png, as_svg
+from nbdebug.charts.static.bars import bar_scale
 from nbdebug.charts.static.scales import scale_over
 from nbdebug.charts.static.sheet import width_of
 from nbdebug.charts.thinning import thinned
@@ -225,3 +226,9 @@ def test_drawing_meets_no_pyplot() -> None:
         "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_logarithmic_scale_needs_two_positive_bars() -> None:
+    """One bar beside a 0 is measured from 0: a logarithmic axis would begin anywhere."""
+    assert not bar_scale([0.197, 0.0], Bars(("a", "b"), (0.197, 0.0), log=True)).log
+    assert bar_scale([0.197, 1e-6], Bars(("a", "b"), (0.197, 1e-6), log=True)).log

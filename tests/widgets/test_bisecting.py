@@ -84,9 +84,9 @@ def test_the_report_is_there_to_be_copied(monkeypatch: pytest.MonkeyPatch) -> No
     button, hidden = copy_for_assistant("</pre><script>alert(1)</script>")
     assert "<script" not in hidden.value and {"nbdebug-copy", "nbdebug-assistant"} <= set(button._dom_classes)
     made = nbdebug.wizard(**digits(lr=1e-8))
-    made._start(nbdebug.list_checks()[:1])
+    made.tasks.start(nbdebug.list_checks()[:1])
     made.runner.join(100)
-    made._to_result()
+    made.navigation.to_result()
     texts = [part.value for line in made.face.remedies.children for part in line.children if hasattr(part, "value")]
     assert any("nbdebug-copied" in text and len(text) < 2 * MOST_COPIED for text in texts)
     made.close()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import ipywidgets as widgets
 import pytest
 import torch
 from ipywidgets.widgets.widget import _instances
@@ -13,9 +14,13 @@ from torch import nn
 
 import nbdebug
 from nbdebug.core.control import Control
+from nbdebug.core.finding import Finding
 from nbdebug.core.registry import registry
+from nbdebug.core.remedy import Remedy
 from nbdebug.engine.decision_tree import step_of
 from nbdebug.engine.session import Session
+from nbdebug.widgets import bundle
+from nbdebug.widgets.fixes_panel import fix_rows, trials_of
 from nbdebug.widgets.runner import Runner
 from tests import loops
 from tests.zoo.tabular import digits
@@ -332,3 +337,16 @@ def test_no_model_of_a_widget_is_left() -> None:
     assert counts[1] == counts[0] > before
     wizard.close()
     assert len(_instances) == before
+
+
+def test_the_first_fix_of_each_check_is_in_sight() -> None:
+    """Alternatives are folded; a fix of another check's finding in the same step is not."""
+    fixes = tuple(Remedy(f"{name} it.", f"{name}()") for name in ("drop", "replace"))
+    findings = [Finding("So.", check=check, where="0", severity="bug", remedies=fixes) for check in "aab"]
+    trials = trials_of(findings, lambda finding, number: None)
+    assert [trial.heads for trial in trials] == ["a", "", "", "", "b", ""]
+    first, others, tries = fix_rows(trials, lambda button, act: None, disabled=False, beside=[widgets.HTML()])
+    assert not tries and bundle.is_built("stage_tree") == bool(others)
+    if bundle.is_built("stage_tree"):
+        assert len(first) == 2 and len(others) == 4
+        assert "For <code>b</code>" in first[1].children[-1].value

@@ -55,6 +55,12 @@ class Layers {
         },
       },
       {
+        // beside the name, so that it is seen where the table is wider than the page
+        name: "health",
+        key: (l) => ["bug", "suspect", "note", ""].indexOf(l.severity),
+        cell: (l) => h("span", { class: `nbd-${l.severity || "fine"}` }, SIGNS[l.severity] ?? ""),
+      },
+      {
         name: "output",
         cell: (l) => (l.calls > 0 ? l.output : h("span", { class: "nbd-bad" }, "not called")),
       },
@@ -70,11 +76,6 @@ class Layers {
         (l) => l.bytes,
         (l) => bytes(l.bytes),
       ),
-      {
-        name: "health",
-        key: (l) => ["bug", "suspect", "note", ""].indexOf(l.severity),
-        cell: (l) => h("span", { class: `nbd-${l.severity || "fine"}` }, SIGNS[l.severity] ?? ""),
-      },
     ];
   }
 

@@ -48,10 +48,13 @@ def bars(exhibit: Bars) -> Sheet:
 
 
 def bar_scale(values: list[float], exhibit: Bars) -> Scale:
-    """Return the limits that hold every bar and the band; on a linear scale they hold 0."""
+    """Return the limits that hold every bar and the band; on a linear scale they hold 0.
+
+    A single positive value has nothing to be compared with on a logarithmic scale, which has no 0: its bar is linear.
+    """
     every = [min(max(v, -LARGEST), LARGEST) for v in (*values, *(exhibit.band or ())) if math.isfinite(v)]
     positive = [max(value, 1 / LARGEST) for value in every if value > 0]
-    if exhibit.log and positive:
+    if exhibit.log and len(positive) > 1:
         return Scale(min(positive) / 2, max(max(positive), min(positive) * 1.5), log=True)
     low, high = min([0.0, *every]), max([0.0, *every])
     return Scale(low, high if high > low else low + 1.0)

@@ -55,7 +55,7 @@ def feature_scales_differ(
             top = int(np.argmax(layer.filled))
             shown = np.argsort(-layer.filled)[:30]
             yield Finding(
-                f"Feature {top} has magnitude {high:.3g} at the input of `{layer.path}` ({layer.module}), the smallest "
+                f"Feature {top} has magnitude {high:.4g} at the input of `{layer.path}` ({layer.module}), the smallest "
                 f"feature {low:.3g}: a ratio of {high / low:.0f}.",
                 where=layer.path,
                 severity="suspect",

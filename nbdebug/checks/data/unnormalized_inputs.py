@@ -59,12 +59,12 @@ def unnormalized_inputs(
         many = (layer.size > large).mean() > share and ((layer.size > large).sum() > 1 or layer.features == 1)
         filled = float(np.median(layer.filled[layer.filled > 0])) if layer.high > layer.low else 1.0
         if many and layer.drive > drive:
-            yield _finding(layer, "large", float(np.median(layer.size[layer.size > large])), large)
+            yield _finding(layer, first.pictures, "large", float(np.median(layer.size[layer.size > large])), large)
         elif filled < small and max(-layer.low, layer.high) < nowhere * small:
-            yield _finding(layer, "small", filled, small)
+            yield _finding(layer, first.pictures, "small", filled, small)
 
 
-def _finding(layer: FirstLayer, kind: str, size: float, threshold: float) -> Finding:
+def _finding(layer: FirstLayer, pictures: bool, kind: str, size: float, threshold: float) -> Finding:
     divide = Remedy("Divide pixels by 255.", "x = x.float() / 255", Patch("scale-inputs", {"factor": 1 / 255}))
     standardize = Remedy(
         "Standardize with the mean and standard deviation of the training data.",
@@ -73,7 +73,7 @@ def _finding(layer: FirstLayer, kind: str, size: float, threshold: float) -> Fin
     )
     return Finding(
         f"The inputs of `{layer.path}` ({layer.module}) are far too {kind}: typical magnitude {size:.3g} instead of "
-        f"about 1 (range {layer.low:.3g} to {layer.high:.3g} in {layer.samples} samples).",
+        f"about 1 (range {layer.low:.4g} to {layer.high:.4g} in {layer.samples} samples).",
         where=layer.path,
         severity="suspect",
         evidence={
@@ -86,7 +86,7 @@ def _finding(layer: FirstLayer, kind: str, size: float, threshold: float) -> Fin
             "threshold": threshold,
             "source": SOURCE,
         },
-        remedies=(divide, standardize) if layer.high > 100 and layer.low >= 0 else (standardize,),
+        remedies=(divide, standardize) if pictures and 100 < layer.high <= 255 and layer.low >= 0 else (standardize,),
         exhibit=Bars(
             tuple(f"feature {i}" for i in range(min(len(layer.size), 30))),
             tuple(float(v) for v in layer.size[:30]),

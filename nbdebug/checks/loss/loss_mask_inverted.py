@@ -42,7 +42,7 @@ class CountedTargets:
 
 @probe
 def counted_targets(sandbox: Sandbox, trial: TrialRun | None) -> CountedTargets:
-    """Record the loss of some batches and collect the targets whose prediction gets a gradient."""
+    """Record the loss of some batches and collect the targets of positions that get a gradient."""
     if trial is not None:
         require_run(trial)
     sandbox.ready_to_train()

@@ -13,6 +13,7 @@ from torch import nn
 
 from nbdebug.core.finding import Finding
 from nbdebug.core.remedy import Patch, Remedy, in_code
+from nbdebug.core.text import in_sentence
 from nbdebug.engine.differential.exchange import REPAIR, Exchange
 from nbdebug.engine.differential.exchange import one as _one
 from nbdebug.engine.differential.program import own_step, wiring
@@ -39,7 +40,7 @@ def hypotheses(findings: Sequence[Finding]) -> list[Exchange]:
                 known.append(remedy)
     return [
         Exchange(
-            f"{check} fixed",
+            _name(check, remedies[0], alone=(check, 1) not in found),
             check,
             first[check].says,
             first[check].where,
@@ -49,6 +50,11 @@ def hypotheses(findings: Sequence[Finding]) -> list[Exchange]:
         )
         for (check, _), remedies in found.items()
     ]
+
+
+def _name(check: str, remedy: Remedy, *, alone: bool) -> str:
+    """Return what an alternative is called: where a finding has several, by what each does."""
+    return f"{check} fixed" if alone else f"{check} fixed ({in_sentence(remedy.says)})"
 
 
 def exchanges_for(sandbox: Sandbox, data: HeldOut) -> list[Exchange]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from nbdebug.core.control import Control
 from nbdebug.core.remedy import Remedy
+from nbdebug.core.text import in_sentence
 from nbdebug.engine.differential.choice import REPAIRS, gain_needed
 from nbdebug.engine.differential.exchange import Exchange
 from nbdebug.engine.differential.race import Run, attempt, own_skill, steps_of
@@ -83,7 +84,7 @@ def together(parts: Sequence[Exchange]) -> Exchange:
     return replace(
         first,
         name=" and ".join(part.name for part in parts),
-        cause="Several problems at once: " + "; ".join(text[:1].lower() + text[1:] for text in said),
+        cause="Several problems at once: " + "; ".join(in_sentence(text) for text in said),
         remedies=tuple(remedies),
         also=causes[1].check if len(causes) > 1 else "",
     )

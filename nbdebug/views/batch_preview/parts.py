@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbdebug.setup.recognition import folded_side, kind_of, time_axis
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.views.batch_preview.pictures import THUMB, album_of, painted
 from nbdebug.views.batch_preview.preview import Part, Role, TokenLine, Waveform
-from nbdebug.views.batch_preview.recognition import folded_side, kind_of, time_axis
 
 __all__ = ["Taste", "part_of", "text_of"]
 

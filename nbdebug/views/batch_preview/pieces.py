@@ -11,9 +11,9 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import Path, at, children, name_of
+from nbdebug.setup.recognition import is_padding_mask, kind_of
 from nbdebug.views.batch_preview.parts import Taste, part_of, text_of
 from nbdebug.views.batch_preview.preview import Part, Role
-from nbdebug.views.batch_preview.recognition import is_padding_mask, kind_of
 
 __all__ = ["count_of", "front", "leftovers", "parts_of"]
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nbdebug.setup.recognition import Kind
+
 __all__ = ["BatchView", "Kind", "Part", "Role", "SampleFacts", "SampleView", "TokenLine", "Waveform"]
 
-
-Kind = Literal["image", "mask", "table", "tokens", "series", "value"]
 Role = Literal["input", "target", "prediction"]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nbdebug.charts import Bars
 from nbdebug.charts.choice import is_out, noteworthy
+from nbdebug.charts.static.bars import bar_scale
 from nbdebug.core.text import figure
 from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades, short
 
@@ -39,7 +40,7 @@ class LiveBars(LiveFigure):
 
     @staticmethod
     def _is_log(chart: Bars) -> bool:
-        return chart.log and any(math.isfinite(value) and value > 0 for value in chart.values)
+        return bar_scale([float(value) for value in chart.values], chart).log
 
     def _fill(self, chart: Bars, final: bool) -> None:
         values = [float(value) for value in chart.values]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 
-from nbdebug.views.batch_preview.preview import Kind
+__all__ = ["Kind", "folded_side", "is_padding_mask", "kind_of", "time_axis"]
 
-__all__ = ["folded_side", "is_padding_mask", "kind_of", "time_axis"]
-
-
+Kind = Literal["image", "mask", "table", "tokens", "series", "value"]
 FEW = 16  # channels or features at the most beside a time axis
 PICTURE = 12  # pixels of a picture's shorter side at the least
 AUDIO = 256  # steps from which one row of numbers may be a sound
