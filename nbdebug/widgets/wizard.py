@@ -91,6 +91,7 @@ class Wizard:
         self._bounds, self._arguments = bounds or Bounds(), arguments
         self.session = self._bounds.session(Setup(**arguments))
         self._running = ""
+        self.stop_following: Callable[[], None]  # from here on, a training of the user's own changes no tab
         self._stale: set[str] = set()
         self._passed: set[str] = set()  # steps without checks that were skipped
         self.improving = Improving(self.session)
@@ -196,10 +197,8 @@ class Wizard:
         self.runner = Runner(self.session, self._on_state, self.improving, self._bounds.limit, self.explored)
         tasks.follow(self.session, self.pane, self.runner, self.explored)
         self.navigation.follow(self.session, self.pane, self.explored, self._stale)
-        self._ends = [
-            self.session.journal.subscribe(self._on_event),
-            on_begin(lambda run: self._guarded(self.navigation.show_tab)),  # a training of the user's own
-        ]
+        self._ends = [self.session.journal.subscribe(self._on_event)]
+        self.stop_following = on_begin(lambda run: self._guarded(self.navigation.show_tab))
 
     def _run_all(self) -> None:
         self.tasks.run_all(self.navigation.to_result, is_limited=self._bounds.limit is not None)
@@ -211,7 +210,7 @@ class Wizard:
     def _hush(self) -> None:
         self.runner.close()
         self.runner.join(10)
-        for end in self._ends:
+        for end in (*self._ends, self.stop_following):
             end()
         self.face.explore([])
         self.explored.close()

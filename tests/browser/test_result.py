@@ -49,6 +49,7 @@ wizard
 """
 CELLS = [SETUP, WIZARD, PLAIN]
 CAUSE = "softmax-over-wrong-dim"
+MENDED = "return torch.softmax(self.head(x.flatten(1)), dim=1)"
 VERDICT = re.compile("no (illness|problems?) found|nothing (was )?found|all clear", re.IGNORECASE)
 SENTENCE = re.compile(r"^The output of model \(CNN\) sums to 1 over dim 0")
 pytestmark = pytest.mark.timeout(400)
@@ -104,7 +105,7 @@ def sees_the_cause(wizard: Locator) -> None:
     assert {text["tag"] for text in headline} == {"H1"} and sizes[len(headline)]["size"] < headline[0]["size"]
     expect(wizard.locator("article code", has_text=CAUSE).first).to_be_visible()
     expect(wizard.locator(".nbd-figure img").first).to_be_visible()
-    expect(wizard.get_by_text("scores.log_softmax(dim=1)")).to_be_visible()
+    expect(wizard.locator("pre code", has_text=MENDED).first).to_be_visible()
     expect(wizard.get_by_role("button", name="Try the fix on a copy").first).to_be_visible()
     expect(wizard.get_by_text(re.compile("^Explains 1 other finding"))).to_be_visible()
     expect(wizard.get_by_text("Not applicable, and why")).to_be_visible()
@@ -192,13 +193,13 @@ def test_the_tabs_are_in_the_same_cell(notebook: Notebook) -> None:
 
 
 def test_the_fix_is_copied_and_put_into_a_cell(notebook: Notebook) -> None:
-    """The code of the fix goes to the clipboard, and with the extension into a new cell under the wizard."""
+    """The patch goes to the clipboard, and with the extension the code of the fix into a new cell under the wizard."""
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     wizard = notebook.output(1).locator(".nbdebug-wizard")
     wizard.get_by_role("button", name="Copy fix").first.click()
     expect(wizard.locator("button[data-said='Copied']")).to_be_visible()
     copied = notebook.page.evaluate("() => navigator.clipboard.readText()")
-    assert "scores.log_softmax(dim=1)" in copied
+    assert re.search(rf"^\+ +{re.escape(MENDED)}$", copied, flags=re.MULTILINE)  # the patch of the user's own line
     insert = wizard.get_by_role("button", name="Insert as cell").first
     if not EXTENSION.is_dir():
         expect(insert).to_be_hidden()

@@ -54,7 +54,11 @@ def _connect(details: Mapping[str, Any]) -> Mapping[str, Any]:
 def _disconnect(details: Mapping[str, Any]) -> Mapping[str, Any]:
     from nbdebug.integrations.lab import channel
 
-    return channel.disconnect(details)
+    answered = channel.disconnect(details)
+    panel = sys.modules.get("nbdebug.integrations.lab.panel")  # the widgets are imported once a wizard is opened
+    if panel is not None and not channel.is_heard():
+        panel.stop_following()
+    return answered
 
 
 def _mishap(_: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from nbdebug.integrations.lab.channel import is_heard, send
 from nbdebug.integrations.lab.linking import linked
 from nbdebug.widgets.wizard import Wizard, wizard
 
-__all__ = ["open_wizard", "shown_wizard"]
+__all__ = ["open_wizard", "shown_wizard", "stop_following"]
 
 _shown: list[Wizard] = []  # the one in the panel
 
@@ -35,3 +35,9 @@ def open_wizard(*given: Any, names: Mapping[str, str], **options: Any) -> None:
 def shown_wizard() -> Wizard | None:
     """Return the wizard of the panel, if one is open."""
     return _shown[-1] if _shown else None
+
+
+def stop_following() -> None:
+    """Let the wizard of the panel hear of no more trainings: the page that showed it is gone."""
+    for opened in _shown:
+        opened.stop_following()
