@@ -123,11 +123,11 @@ def rename_split(setup: Setup, *, split: str, names: Sequence[Sequence[int]]) ->
 
 @patch("clean")
 def reorder_split(setup: Setup, *, split: str, order: Sequence[int]) -> None:
-    """Take the columns of a held-out table in this order, which is that of the training data."""
+    """Take the columns of a held-out table, or the channels of images, in the order of the training data."""
 
     def reordered(_: str, tensor: torch.Tensor) -> torch.Tensor:
-        is_table = tensor.dim() == 2 and tensor.shape[1] == len(order) and tensor.is_floating_point()
-        return tensor[:, list(order)] if is_table else tensor
+        is_one = tensor.dim() in (2, 4) and tensor.shape[1] == len(order)
+        return tensor[:, list(order)] if is_one and (tensor.dim() == 4 or tensor.is_floating_point()) else tensor
 
     _feed_of(setup, split)
     change_batches(setup, lambda batch: batch.map_inputs(reordered), only=split)

@@ -19,6 +19,7 @@ __all__: list[str] = []
 
 SATURATING = ("tanh", "sigmoid")
 DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"}
+NORMS = {"norm", "linalg_norm", "vector_norm", "linalg_vector_norm"}
 DRAWS = {"rand", "rand_like", "randn", "randn_like", "normal", "uniform", "bernoulli"}
 
 
@@ -170,6 +171,24 @@ def softmax_dimension(sandbox: Sandbox, *, wrong: int, right: int) -> None:
         if not isinstance(dim, int) or not isinstance(call.setup, torch.Tensor):
             return call.go_on()
         return call.with_option("dim", 1, right) if dim % call.setup.dim() == wrong else call.go_on()
+
+    rewrite_calls(sandbox, lambda: change)
+    rewrite_loss_calls(sandbox, lambda: change)
+
+
+@patch("check")
+def normalize_features(sandbox: Sandbox, *, wrong: int) -> None:
+    """Normalize over the last dimension whatever is normalized over the wrong one."""
+
+    def change(call: Call) -> Any:
+        if call.name in NORMS and call.kwargs.get("keepdim") and isinstance(call.kwargs.get("dim"), int):
+            is_wrong = call.kwargs["dim"] % call.setup.dim() == wrong
+            return call.go_on(dim=-1) if is_wrong else call.go_on()
+        if call.name != "normalize" or not isinstance(call.setup, torch.Tensor):
+            return call.go_on()
+        dim = call.option("dim", 2)
+        is_wrong = (1 if dim is None else dim) % call.setup.dim() == wrong
+        return call.with_option("dim", 2, -1) if is_wrong else call.go_on()
 
     rewrite_calls(sandbox, lambda: change)
     rewrite_loss_calls(sandbox, lambda: change)

@@ -171,7 +171,10 @@ def _swapped(pair: Shift) -> Finding | None:
     if not pair.channels_swapped:
         return None
     says = f"The color channels of `{pair.name}` match the training data only in reversed order (RGB and BGR)."
-    return _finding(pair, says, "suspect", 1.0, 1.0)
+    found = _finding(pair, says, "suspect", 1.0, 1.0)
+    first, same = found.remedies
+    patch = Patch("reorder-split", {"split": pair.name, "order": [2, 1, 0]})
+    return replace(found, remedies=(replace(same, patch=patch), first))
 
 
 def _moved(pair: Shift, mean_shift: float, scale_ratio: float, share: float) -> Finding | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.loss_operands import LossOperands
@@ -42,5 +42,11 @@ def normalize_over_wrong_dim(operands: LossOperands) -> Iterator[Finding]:
                 "threshold": "the dimension that the product sums over",
                 "source": "documentation of torch.nn.functional.normalize: dim=1 is the default",
             },
-            remedies=(Remedy("Normalize over the features.", "z = F.normalize(z, dim=-1)"),),
+            remedies=(
+                Remedy(
+                    "Normalize over the features.",
+                    "z = F.normalize(z, dim=-1)",
+                    Patch("normalize-features", {"wrong": wrong.axis}),
+                ),
+            ),
         )

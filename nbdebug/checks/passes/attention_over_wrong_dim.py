@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.evidence.attention_scores import AttentionScores
 
@@ -25,6 +25,8 @@ def attention_over_wrong_dim(scores: AttentionScores) -> Iterator[Finding]:
     """
     found = [facts for facts in scores.attentions if facts.is_contracted is False]
     for facts in found[:1]:
+        last = len(facts.shape) - 1
+        over_keys = Patch("softmax-dimension", {"wrong": facts.axis % (last + 1), "right": last})
         yield Finding(
             f"The softmax in `{facts.module or 'model'}` normalizes its scores of shape {facts.shape} over dim "
             f"{facts.axis}, but the product with the values sums over another dimension.",
@@ -37,5 +39,5 @@ def attention_over_wrong_dim(scores: AttentionScores) -> Iterator[Finding]:
                 "threshold": "the dimension that the next product sums over",
                 "source": "Vaswani et al. 2017, Attention Is All You Need, equation 1",
             },
-            remedies=(Remedy("Normalize over the keys.", "weights = scores.softmax(dim=-1)"),),
+            remedies=(Remedy("Normalize over the keys.", "weights = scores.softmax(dim=-1)", over_keys),),
         )

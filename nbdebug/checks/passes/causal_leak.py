@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from nbdebug.charts import Bars
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence, few_samples
@@ -108,8 +108,12 @@ def causal_leak(
                 "source": "exactly 0 with a causal mask",
             },
             remedies=(
-                Remedy("Apply a causal mask.", "F.scaled_dot_product_attention(q, k, v, is_causal=True)"),
-                Remedy("Pad convolutions on the left only.", "F.pad(x, (kernel_size - 1, 0))"),
+                Remedy(
+                    "Apply a causal mask.",
+                    "F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+                    Patch("causal-mask"),
+                ),
+                Remedy("Pad convolutions on the left only.", "F.pad(x, (kernel_size - 1, 0))", Patch("pad-left")),
             ),
             exhibit=Bars(("earlier steps", "the target and later"), (stream.earlier, stream.target), log=True),
         )

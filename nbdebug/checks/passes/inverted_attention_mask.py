@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdebug.charts import Bars
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.evidence.attention_scores import AttentionScores
 
@@ -48,6 +48,12 @@ def inverted_attention_mask(
                 "threshold": seen,
                 "source": "documentation of torch.nn.MultiheadAttention, key_padding_mask",
             },
-            remedies=(Remedy("Invert the mask.", "attention(x, x, x, key_padding_mask=tokens == pad_id)"),),
+            remedies=(
+                Remedy(
+                    "Invert the mask.",
+                    "attention(x, x, x, key_padding_mask=tokens == pad_id)",
+                    Patch("invert-mask"),
+                ),
+            ),
             exhibit=Bars(("words", "padding"), (words, padding), title="Keys that are seen"),
         )
