@@ -232,3 +232,10 @@ def test_a_logarithmic_scale_needs_two_positive_bars() -> None:
     """One bar beside a 0 is measured from 0: a logarithmic axis would begin anywhere."""
     assert not bar_scale([0.197, 0.0], Bars(("a", "b"), (0.197, 0.0), log=True)).log
     assert bar_scale([0.197, 1e-6], Bars(("a", "b"), (0.197, 1e-6), log=True)).log
+
+
+def test_a_long_name_in_a_legend_has_a_row_of_its_own() -> None:
+    steps, losses = (0.0, 1.0), (2.0, 1.0)
+    names = ("as it is", "with unnormalized-inputs fixed (divide pixels by 255)")
+    drawn = as_svg(Lines(tuple((name, steps, losses) for name in names), "Loss"), "loss")
+    assert all(name in drawn for name in names) and "…" not in drawn

@@ -20,6 +20,7 @@ HEIGHT, LEFT, MOST, MOST_POINTS, SHORT = 190.0, 48.0, 10, 840, 250
 TICK, GAP = 10.5, 6.0  # the size of the labels at the left, and how far they stand from the plot
 DASHES: tuple[Any, ...] = ("-", (0, (3.4, 1.7)), (0, (1.2, 1.4)), (0, (5, 1.4)))  # in widths of the line
 MARKERS = ("", "s", "o", "^", "D", "v", "P", "X", "p", "*")
+LETTERS = 56  # of a name in the legend; two names share a row where half is enough
 CROSS: dict[str, Any] = {"color": VERMILION, "marker": "x", "ms": 7, "mew": 1.6, "ls": "none"}
 Curve = tuple[str, np.ndarray, np.ndarray]
 
@@ -28,11 +29,12 @@ def lines(exhibit: Lines) -> Sheet:
     """Draw curves; where a value is not finite, a cross at the foot says so."""
     curves = list(_curves(exhibit))
     gaps = any(not np.isfinite(y).all() for _, _, y in curves)
-    named, rows = _legend_of(exhibit, gaps)
+    named, beside = _legend_of(exhibit)
+    rows = math.ceil(len(named) / beside) + gaps + (len(exhibit.series) > MOST)
     legend = below_title(exhibit.title)
     top = legend + 17 * rows + 28  # so that a label at the very top keeps off the name of the axis
     sheet = Sheet(top + HEIGHT + 34, exhibit.title)
-    _legend(sheet, legend, exhibit, named, gaps)
+    _legend(sheet, legend, exhibit, named, beside, gaps)
     up = scale_over(_every(y for _, _, y in curves), log=exhibit.log_y)
     across = scale_over(_every(x for _, x, _ in curves), log=exhibit.log_x, pad=0.0)
     left = max(LEFT, *(GAP + 2 + width_of(tick_label(tick), TICK) for tick in up.ticks()))
@@ -66,20 +68,20 @@ def _bounds(values: np.ndarray) -> Iterator[float]:
             yield from (float(part.min()), float(part.max()))
 
 
-def _legend_of(exhibit: Lines, gaps: bool) -> tuple[list[tuple[str, int]], int]:
-    """Return the curves to name with their places, two in a row, and the number of rows of the legend."""
-    named = [(clipped(name, 28), i) for i, (name, _, _) in enumerate(exhibit.series[: min(MOST, exhibit.firsts)])]
+def _legend_of(exhibit: Lines) -> tuple[list[tuple[str, int]], int]:
+    """Return the curves to name with their places, and how many stand in a row: two, or one where a name is long."""
+    named = [(clipped(name, LETTERS), i) for i, (name, _, _) in enumerate(exhibit.series[: min(MOST, exhibit.firsts)])]
     if len(exhibit.series) == 1:  # the axis has its name already
         named = [(name, i) for name, i in named if name and name != exhibit.y_label]
-    return named, math.ceil(len(named) / 2) + gaps + (len(exhibit.series) > MOST)
+    return named, 2 if all(len(name) <= LETTERS // 2 for name, _ in named) and len(named) > 1 else 1
 
 
-def _legend(sheet: Sheet, y: float, exhibit: Lines, named: list[tuple[str, int]], gaps: bool) -> None:
+def _legend(sheet: Sheet, y: float, exhibit: Lines, named: list[tuple[str, int]], across: int, gaps: bool) -> None:
     for place, (name, index) in enumerate(named):
-        x, line = (WIDTH / 2) * (place % 2), y + 17 * (place // 2) + 8
+        x, line = (WIDTH / across) * (place % across), y + 17 * (place // across) + 8
         sheet.line((x, x + 11, x + 22), (line, line, line), **_pen(exhibit, index), markevery=(1, 2))
         sheet.text(x + 28, line + 4, name, 11)
-    y += 17 * math.ceil(len(named) / 2)
+    y += 17 * math.ceil(len(named) / across)
     if gaps:
         sheet.line((11,), (y + 8,), **CROSS)
         sheet.text(28, y + 12, "non-finite (NaN or Inf)", 11)
