@@ -25,6 +25,7 @@ __all__ = ["Metric", "Pairs", "metric_of", "predictions_of", "skill_of"]
 Metric = Literal["outputs", "tape", ""]
 
 AGREED = 0.5  # of the samples; the labels of the others are ignored, or weighted against
+ONE_WAY = 0.8  # of those that count; chance moves half of them, and margins or smoothing turn a few
 WEIGHTED = 0.1  # so much further above chance is the balanced accuracy of a training that weights its classes
 
 Pairs = list[tuple[torch.Tensor, torch.Tensor]]
@@ -48,9 +49,12 @@ def metric_of(sandbox: Sandbox, batch: Batch) -> Metric:
 
 
 def _wants_the_labels(sandbox: Sandbox, batch: Batch) -> bool:
-    """Whether a higher score of the label lowers a custom loss for nearly every sample; not so for weighted actions."""
-    outcome = sandbox.run(batch.clone()) if sandbox.compute_loss is not None else None
-    if outcome is None or outcome.predicted is None or not outcome.predicted.requires_grad:
+    """Whether a higher score of the label moves the loss one way for nearly every sample.
+
+    Not so for actions with weights of both signs, nor for features that a loss compares with centers of its own.
+    """
+    outcome = sandbox.run(batch.clone())
+    if outcome.predicted is None or not outcome.predicted.requires_grad:
         return True
     target, dim = batch.target, class_dim(outcome.predicted, batch.target)
     if dim is None or target.is_floating_point() or target.dim() != outcome.predicted.dim() - 1:
@@ -59,8 +63,8 @@ def _wants_the_labels(sandbox: Sandbox, batch: Batch) -> bool:
     if gradient is None:
         return False
     at_label = gradient.gather(dim, target.clamp_min(0).unsqueeze(dim).long()).squeeze(dim)[target >= 0]
-    falls = float((at_label < 0).double().mean())
-    return max(falls, float((at_label > 0).double().mean())) >= AGREED
+    falls, rises = (float(way.double().mean()) for way in (at_label < 0, at_label > 0))
+    return max(falls, rises) >= max(AGREED, ONE_WAY * (falls + rises))
 
 
 def skill_of(sandbox: Sandbox, batches: Sequence[Batch], metric: Metric) -> Fit | None:

@@ -30,7 +30,11 @@ def copy_modules(modules: Iterable[nn.Module], memo: dict[int, Any]) -> None:
 
 
 def _blank(module: nn.Module) -> Any:
-    return copyreg.__newobj__(type(module))  # type: ignore[attr-defined]  # as pickle and deepcopy make one
+    """Make an empty one as pickle and deepcopy do, or past a constructor that wants what it was called with."""
+    try:
+        return copyreg.__newobj__(type(module))  # type: ignore[attr-defined]
+    except TypeError:
+        return object.__new__(type(module))
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:

@@ -177,6 +177,30 @@ def test_players_are_not_judged_by_a_loss_that_they_do_not_minimize() -> None:
     assert not report.alarms
 
 
+class Centers(nn.Module):
+    """Compares features with a center of each class, as margin losses of metric learning do."""
+
+    def __init__(self, classes: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(classes, width))
+
+    def forward(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the cross entropy of the scaled cosines."""
+        normalize = nn.functional.normalize
+        return nn.functional.cross_entropy(16 * normalize(features) @ normalize(self.weight).T, labels)
+
+
+def test_features_that_the_loss_classifies_are_no_scores() -> None:
+    """Of more features than classes, none is the score of a class: the accuracy is read inside of the loss."""
+    torch.manual_seed(0)
+    model, loss_fn = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 32)), Centers(10, 32)
+    optimizer = torch.optim.Adam([*model.parameters(), *loss_fn.parameters()], 3e-3)
+    made = {"model": model, "loader": digits(), "loss_fn": loss_fn, "optimizer": optimizer}
+    sandbox = make_sandbox(Setup(**made), Control())
+    assert metric_of(sandbox, sandbox.batch()) == "tape"
+    assert not diagnosed(made, checks=["training-fails", "wrong-loss-for-task"]).alarms
+
+
 STATISTICS = [e for e in all_failing_examples() if registry.load().find(e.check).basis == "statistic"]
 
 

@@ -100,6 +100,32 @@ def test_each_fallback_is_used(name: str) -> None:
     assert sandbox.how == HOW[name], sandbox.notes
 
 
+class Wrapper(nn.Module):
+    """Keeps a network, and decides by it what is made, as wrappers of averaged weights do."""
+
+    def __new__(cls, network: nn.Module) -> Wrapper:
+        if not isinstance(network, nn.Module):
+            raise TypeError("it wraps modules")
+        return super().__new__(cls)
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run the network."""
+        result: torch.Tensor = self.network(x)
+        return result
+
+
+def test_a_constructor_with_arguments_of_its_own_is_no_obstacle() -> None:
+    model = Wrapper(mlp())
+    sandbox = sandbox_of(classify(model))
+    assert isinstance(sandbox.model, Wrapper) and sandbox.model.network is not model.network
+    x = rows().tensors[0]
+    assert torch.equal(sandbox.model(x), model(x))
+
+
 def test_what_is_shared_is_said() -> None:
     _, sandbox = made(CASES["holds_an_unused_python_generator"])
     assert any("stream" in note and "shares it" in note for note in sandbox.notes)
