@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import linecache
 import os
 import sys
 import sysconfig
@@ -104,9 +105,24 @@ def is_library_file(filename: str) -> bool:
 
 def raised_by_user(error: BaseException) -> bool:
     """Whether an exception came out of the user's program, or of a library that it uses, called by an experiment."""
-    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = _files_to(error)
     ours = max((number for number, file in enumerate(files) if is_own_file(file)), default=-1)
     return any(is_program_file(file) for file in files[ours + 1 :])
+
+
+def _files_to(error: BaseException) -> list[str]:
+    """Return the files of the frames that led to an exception, but for modes of nbdebug that only passed a call on."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    while frames and is_own_file(frames[-1][0].co_filename) and "func(*args" in linecache.getline(*_place(frames[-1])):
+        modes = [number for number, (code, _) in enumerate(frames) if code.co_name == "__torch_function__"]
+        if not modes:
+            break
+        frames = frames[: modes[-1]]
+    return [code.co_filename for code, _ in frames]
+
+
+def _place(frame: tuple[CodeType, int]) -> tuple[str, int]:
+    return frame[0].co_filename, frame[1]
 
 
 def is_own_file(file: str) -> bool:

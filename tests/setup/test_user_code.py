@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
+from nbdebug.core.control import Control
 from nbdebug.errors import BadInput, Cancelled, NotApplicable, OutOfTime
+from nbdebug.experiments.tape.program import run_recorded
+from nbdebug.sandbox import make_sandbox
+from nbdebug.setup import Setup
 from nbdebug.setup.user_code import (
     globals_used,
     is_library_file,
@@ -168,3 +174,17 @@ def test_whose_exception_it_is(files: tuple[Path, ...], is_users: bool) -> None:
         function()
     inside = raised.value.with_traceback(raised.tb.tb_next)  # without this test, which is the user's to them
     assert raised_by_user(inside) == is_users
+
+
+def test_a_mode_that_passes_a_call_on_has_not_raised_its_exception() -> None:
+    """A reshape of the user's fails inside of the tape's function mode, and is theirs all the same."""
+
+    def compute_loss(model: Any, batch: Any, loss_fn: Any) -> torch.Tensor:
+        loss: torch.Tensor = model(batch[0]).view(7, 11, -1).mean()
+        return loss
+
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.zeros(8)), 8)
+    sandbox = make_sandbox(Setup(nn.Linear(4, 2), loader, compute_loss=compute_loss), Control())
+    with pytest.raises(RuntimeError, match="invalid for input") as raised:
+        run_recorded(sandbox, sandbox.batch(), step=False)
+    assert raised_by_user(raised.value)

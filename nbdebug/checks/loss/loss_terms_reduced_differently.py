@@ -54,8 +54,9 @@ def term_scalings(sandbox: Sandbox, trial: TrialRun | None) -> TermScalings:
             raise NotApplicable("the loss has a single term that depends on the batch")
         again = record(sandbox, batch, hold_modes=True, seed=once.seed + 1)
         twice = record(sandbox, batch.select(torch.cat([order, order])), hold_modes=True)
-    if [_name(once, t.number) for t in once.terms] != [_name(twice, t.number) for t in twice.terms]:
-        raise NotApplicable("a batch of another size takes other operations")
+    names = [_name(once, t.number) for t in once.terms]
+    if any(names != [_name(other, t.number) for t in other.terms] for other in (again, twice)):
+        raise NotApplicable("a batch of another size, or another random draw, takes other operations")
     growths = [
         two.value / one.value if one.value else math.nan for one, two in zip(once.terms, twice.terms, strict=True)
     ]
