@@ -26,6 +26,7 @@ INDEX: dict[str, dict[str, str]] = {
         "StepModes": "step_modes",
         "TapedPass": "taped_pass",
         "PositionInfluence": "position_influence",
+        "PaddingTrial": "padding",
         "AttentionScores": "attention_scores",
     },
     "How does the loss respond to outputs and targets?": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -134,3 +135,43 @@ def test_unused_keys_of_a_dictionary_are_no_alarm() -> None:
     ]
     found = result(model=TakesAll(), loader=batches, loss_fn=nn.BCEWithLogitsLoss())
     assert not [f for f in found.findings if f.is_alarm]
+
+
+class Reader(nn.Module):
+    """Takes a mask, and sums up its words or reads them one after the other."""
+
+    def __init__(self, reads_on: bool) -> None:
+        super().__init__()
+        self.words = nn.Embedding(30, 16, padding_idx=0)
+        self.memory = nn.GRU(16, 16, batch_first=True) if reads_on else None
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Leave the mask unread."""
+        words = self.words(input_ids)
+        hidden = self.memory(words)[0][:, -1] if self.memory is not None else words.sum(1)
+        scores: torch.Tensor = self.head(hidden)
+        return scores
+
+
+def masked_texts(reads_on: bool) -> dict[str, Any]:
+    """Return padded texts with their masks."""
+    torch.manual_seed(0)
+    ids = torch.randint(1, 30, (256, 20))
+    ids[torch.arange(20) >= torch.randint(4, 20, (256, 1))] = 0
+    labels = (ids > 15).sum(1).gt((ids > 0).sum(1) / 2).long()
+    loader = DataLoader(TensorDataset(ids, (ids > 0).long(), labels), 32, shuffle=True)
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        loss: torch.Tensor = nn.functional.cross_entropy(model(batch[0], batch[1]), batch[2])
+        return loss
+
+    return {"model": Reader(reads_on), "loader": loader, "compute_loss": compute_loss}
+
+
+@pytest.mark.parametrize("reads_on", [False, True])
+def test_an_unread_mask_counts_where_padding_does(reads_on: bool) -> None:
+    """A sum over embeddings that are zero for padding needs no mask; a network that reads on to the end does."""
+    report = nbdebug.diagnose(**masked_texts(reads_on), checks=["inputs-ignored"], progress=False)
+    found = [(f.severity, f.where) for f in report.findings]
+    assert found == [("suspect" if reads_on else "note", "batch[1]")]

@@ -50,6 +50,15 @@ def test_usual_schedules_are_clean(make: Any) -> None:
     assert report.results[0].status == "clean", report.findings
 
 
+@pytest.mark.parametrize("size", [1, 7])
+def test_schedules_of_few_epochs_are_no_alarm_where_the_training_learns(size: int) -> None:
+    """Fourteen epochs of `gamma=0.7`, or 35 with a tenth every seventh, end near zero as they should."""
+    gamma = {1: 0.7, 7: 0.1}[size]
+    made = scheduled(lambda optimizer: lr_scheduler.StepLR(optimizer, size, gamma))
+    report = nbdebug.diagnose(**made, checks=["schedule-reaches-zero", "training-fails"], progress=False)
+    assert not report.alarms, report.alarms
+
+
 def test_plateau_scheduler_is_skipped() -> None:
     """A scheduler that follows a metric cannot be run ahead."""
     report = nbdebug.diagnose(

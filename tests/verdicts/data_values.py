@@ -8,13 +8,13 @@ import numpy as np
 
 from nbdebug.checks.data.incompatible_target_shape import TargetAlignment
 from nbdebug.checks.data.labels_unrelated_to_inputs import OwnRelation
-from nbdebug.checks.data.padding_dominates import PaddingTrial
 from nbdebug.checks.data.target_leaks_into_inputs import ColumnLeak
 from nbdebug.checks.data.unscaled_targets import TargetReach
 from nbdebug.evidence.baselines import Baselines
 from nbdebug.evidence.first_layer_inputs import FirstLayer, FirstWeights
 from nbdebug.evidence.image_layout import ImageLayout
 from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.evidence.padding import PaddingTrial
 from nbdebug.experiments.accidental_pairs import AccidentalPairs
 from tests.verdicts.table import Table, minimal
 

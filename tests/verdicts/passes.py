@@ -16,6 +16,7 @@ from nbdebug.checks.passes.outputs_identical import OutputResponse
 from nbdebug.checks.passes.reshape_mixes_axes import MixedAxes, Reshapes
 from nbdebug.checks.passes.train_eval_gap import ModeGap
 from nbdebug.evidence.finite_passes import FinitePasses, NonFinite
+from nbdebug.evidence.padding import PaddingTrial
 from nbdebug.evidence.step_modes import StepModes
 from nbdebug.evidence.trial_run import TrialRun
 from tests.verdicts.table import Table, minimal
@@ -119,12 +120,20 @@ def ignored(part: str, count: int = 0, **facts: Any) -> InputInfluence:
 
 
 table = Table("inputs-ignored")
-table.row("all used", "silent", minimal(InputInfluence))
-table.row("a whole input", "bug", ignored("input"))
-table.row("a named input", "note", ignored("input", by_name=True))
-table.row("a column", "suspect", ignored("column", 1))
-table.row("a column at the border of a convolution", "note", ignored("column", 1, windowed=True))
-table.pair("steps", lambda count: ignored("step", count), {51: "suspect", 50: "silent"})
+table.row("all used", "silent", minimal(InputInfluence), None)
+table.row("a whole input", "bug", ignored("input"), None)
+table.row("a named input", "note", ignored("input", by_name=True), None)
+table.row("a column", "suspect", ignored("column", 1), None)
+table.row("a column at the border of a convolution", "note", ignored("column", 1, windowed=True), None)
+table.pair("steps", lambda count: (ignored("step", count), None), {51: "suspect", 50: "silent"})
+MASK = minimal(InputInfluence, ignored=(IgnoredPart("mask", "input", mask_of="ids"),))
+table.row("a mask, and nothing is padded", "note", MASK, None)
+table.row("a mask of another input", "note", MASK, PaddingTrial("other", 0.0, 0.4, 32, 20, influence=1.0))
+table.pair(
+    "padded",
+    lambda moved: (MASK, PaddingTrial("ids", 0.0, 0.4, 32, 20, influence=moved)),
+    {0.21: "suspect", 0.19: "note"},
+)
 
 
 def modes(**facts: Any) -> StepModes:

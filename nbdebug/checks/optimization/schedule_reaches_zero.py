@@ -28,7 +28,10 @@ CONSTANT = Remedy(
 )
 
 
-@check(explains=("cannot-overfit-batch", "learning-rate-too-low", "loss-flat", "update-ratio-off", "step-never-taken"))
+@check(
+    basis="statistic",
+    explains=("cannot-overfit-batch", "learning-rate-too-low", "loss-flat", "update-ratio-off", "step-never-taken"),
+)
 def schedule_reaches_zero(
     schedule: Schedule,
     *,
@@ -41,9 +44,10 @@ def schedule_reaches_zero(
     """The scheduler drives the learning rate to zero after a few steps.
 
     nbdebug steps a copy of the scheduler and records the learning rates. It cannot know whether you step it per batch
-    or per epoch, so only what is too early for both is reported. A scheduler that your `train_step` steps itself is
-    recorded while `train_step` runs on a copy. In a training that it watches, the learning rates of the real steps
-    count: schedules reach zero at their end, not before half of the training.
+    or per epoch, and a schedule of twenty epochs may well end after twenty steps: how your training comes out decides.
+    A scheduler that your `train_step` steps itself is recorded while `train_step` runs on a copy. In a training that it
+    watches, the learning rates of the real steps count: schedules reach zero at their end, not before half of the
+    training.
 
     Why it matters: once the learning rate is zero nothing is learned anymore. The usual mistake is a schedule defined
     in epochs that is stepped per batch.
@@ -71,7 +75,7 @@ def schedule_reaches_zero(
         return
     if low is None or low > within:
         return
-    what = f"falls to {schedule.rates[low]:.2g} after {low} step{'s' * (low > 1)} and stays there"
+    what = f"falls to {schedule.rates[low]:.2g} after {low} step{'s' * (low > 1)} and does not rise again"
     yield _finding(schedule, low, what, "suspect")
 
 
@@ -85,6 +89,7 @@ def _finding(schedule: Schedule, step: int, what: str, severity: str) -> Finding
         f"The learning rate of `{schedule.name}` {what}.",
         where="train_step" if schedule.in_step else "your loop" if schedule.places else "scheduler",
         severity=severity,  # type: ignore[arg-type]
+        is_contradiction=not step or schedule.in_step or bool(schedule.places),  # then the unit of its steps is known
         evidence={
             "step": step,
             "first rate": schedule.rates[0],
@@ -105,6 +110,6 @@ def _remedies(schedule: Schedule, step: int) -> tuple[Remedy, ...]:
     """Return the fixes: a longer schedule does not help if the learning rate starts at zero."""
     if not step:
         return (CONSTANT,)
-    if schedule.places:
+    if schedule.places or schedule.in_step:
         return (ONCE_AN_EPOCH, replace(LONGER, patch=None), CONSTANT)
-    return (replace(LONGER, patch=None) if schedule.in_step else LONGER, CONSTANT)
+    return (LONGER, CONSTANT)

@@ -14,6 +14,7 @@ from nbdebug.core.registry import check, probe
 from nbdebug.core.torch_compat import TorchDispatchMode
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.padding import PaddingTrial
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.input_responses import InputResponses, is_real
 from nbdebug.experiments.locate_module import jittered
@@ -25,12 +26,16 @@ __all__ = ["IgnoredPart", "InputInfluence", "input_influence", "inputs_ignored"]
 
 @dataclass(frozen=True)
 class IgnoredPart:
-    """A part of the inputs without any influence: a whole key, or indices along one of its dimensions."""
+    """A part of the inputs without any influence: a whole key, or indices along one of its dimensions.
+
+    `mask_of` is the input whose padding an ignored one only repeats, as an attention mask does.
+    """
 
     key: str
     part: str  # "input", "column", "channel" or "step"
     indices: tuple[int, ...] = ()
     of: int = 0
+    mask_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class InputInfluence:
     foretells_itself: bool = False  # an input is the target too: the last in the order of foretelling is never needed
 
 
+READ = "lengths = attention_mask.sum(1)\nlast = outputs[torch.arange(len(outputs)), lengths - 1]"
 AT_ONCE = 16  # candidates that are tried one by one when all of them together have an influence
 
 
@@ -63,7 +69,7 @@ def input_influence(sandbox: Sandbox, trial: TrialRun, control: Control) -> Inpu
         elif responses.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
             tested.append(name)
         else:
-            ignored.append(IgnoredPart(name, "input"))
+            ignored.append(IgnoredPart(name, "input", mask_of=_mask_of(responses, name)))
     if not tested:
         raise NotApplicable("no input affects the outputs; see outputs-identical")
     first = responses.batches[0].batch
@@ -75,6 +81,23 @@ def input_influence(sandbox: Sandbox, trial: TrialRun, control: Control) -> Inpu
         (*tested, *(p.key for p in ignored if p.part == "input")),
         tuple(untested), tuple(ignored), len(responses.batches), named, windowed, _foretells_itself(first),
     )  # fmt: skip
+
+
+def _mask_of(responses: InputResponses, name: str) -> str:
+    """Return the input of integers that a mask of zeros and ones can be read off; "" where there is none."""
+    for other in responses.names:
+        pairs = list(zip(responses.stacked(name), responses.stacked(other), strict=True))
+        if other != name and all(_repeats(mask, tokens) for mask, tokens in pairs):
+            return other
+    return ""
+
+
+def _repeats(mask: torch.Tensor, tokens: torch.Tensor) -> bool:
+    """Whether a mask is 0 exactly where the other input has one value, its padding."""
+    if mask.shape != tokens.shape or tokens.is_floating_point() or bool(((mask != 0) & (mask != 1)).any()):
+        return False
+    hidden = tokens[mask == 0]
+    return bool(hidden.numel()) and torch.equal(mask != 0, tokens != hidden.flatten()[0])
 
 
 def _foretells_itself(batch: Batch) -> bool:
@@ -165,14 +188,17 @@ def _is_windowed(sandbox: Sandbox, batch: Batch) -> bool:
 @check(explains=("model-ignores-inputs", "worse-than-baseline"))
 def inputs_ignored(
     influence: InputInfluence,
+    padding: PaddingTrial | None,
     *,
     steps: float = 0.5,  # of the sequence; our choice: a window may exclude its end
+    padded: float = 0.2,  # of the predictions' standard deviation, by which padding changes them; our choice
 ) -> Iterator[Finding]:
     """An input, a column or most of the time steps do not affect the outputs or the loss.
 
     nbdebug permutes each input, and each column or channel of it, across the samples of several batches, in both modes
     and after a small perturbation of the parameters, and looks for any change at all. Inputs that are the same for all
-    samples are not tested.
+    samples are not tested. A mask that only repeats where another input is padding may be ignored by a model that needs
+    none: it counts where the padding changes the predictions.
 
     Why it matters: the model cannot learn from an input that it does not use. An argument that is never used, a slice
     that is one too short, or the first output of a recurrent network instead of the last are easy to write and hard to
@@ -184,6 +210,9 @@ def inputs_ignored(
     for part in influence.ignored:
         if part.part == "step" and len(part.indices) <= steps * part.of:
             continue  # a window may exclude the end of a sequence
+        if part.mask_of:
+            yield _unread_mask(part, padding, padded)
+            continue
         yield Finding(
             f"{_named(part)} no effect: permuting {'them' if len(part.indices) > 1 else 'it'} across samples changes "
             f"neither outputs nor loss in {influence.batches} batches.",
@@ -198,6 +227,31 @@ def inputs_ignored(
             },
             remedies=(Remedy("Use it in forward, or remove it from the batch."),),
         )
+
+
+def _unread_mask(part: IgnoredPart, padding: PaddingTrial | None, padded: float) -> Finding:
+    """Say that a mask is not read, which harms where the padding that it marks changes the predictions."""
+    found = padding if padding is not None and padding.name == part.mask_of else None
+    moved = (found.influence or 0.0) if found is not None else 0.0
+    harms = found is not None and moved > max(padded, 3 * found.noise)
+    harm = f", and removing the padding changes the predictions by {moved:.2g} standard deviations" if harms else ""
+    return Finding(
+        f"The mask `{part.key}` has no effect: it marks the padding of `{part.mask_of}`, and the model does not read "
+        f"it{harm}.",
+        where=part.key,
+        severity="suspect" if harms else "note",
+        evidence={
+            "influence of the padding on the prediction": moved,
+            "share of padding": found.share if found is not None else 0.0,
+            "threshold": padded,
+            "source": "predictions must not depend on padding",
+        },
+        remedies=(
+            Remedy(
+                "Leave the padding out of attention and pooling, and read a recurrent network at its last token.", READ
+            ),
+        ),
+    )
 
 
 def _named(part: IgnoredPart) -> str:
