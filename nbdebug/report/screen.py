@@ -29,9 +29,11 @@ def as_screen(report: Report) -> str:
     tail += [MORE] if causes or report.notes else []
     room = HEIGHT - len(head) - len(tail) - 1
     first = _cause(report, *causes[0]) if causes else []
-    others = [_line(f"{_name(cause)}: {clean_text(cause.says)}") for cause, _ in causes[1:]]
-    first = _cut(first, max(FEWEST, room - len(others)))
-    others = _counted(others, room - len(first))
+    texts = [f"{_name(cause)}: {clean_text(cause.says)}" for cause, _ in causes[1:]]
+    first = _cut(first, max(FEWEST, room - len(texts)))
+    others = [line for text in texts for line in _wrapped(_cropped(text, 3 * WIDTH))]
+    if len(others) > room - len(first):
+        others = _counted([_line(text) for text in texts], room - len(first))
     return "\n".join([*head, "", *first, *others, *tail])
 
 
@@ -43,7 +45,7 @@ def _cause(report: Report, finding: Finding, symptoms: list[Finding]) -> list[st
     for remedy in finding.remedies[:1]:
         lines += _wrapped(_cropped(f"fix: {clean_text(remedy.says)}", 3 * WIDTH), "    ")
         lines += [f"    {diff_title(remedy)}:"] if remedy.diff else []
-        lines += [_line(f"      {line}") for line in clean_text(remedy.diff or remedy.code).rstrip().splitlines()]
+        lines += [_code(line) for line in clean_text(remedy.diff or remedy.code).rstrip().splitlines()]
         if (one := tried(finding, remedy)) is not None:
             lines += _wrapped(_cropped(f"tried on a copy: {clean_text(one)}", 2 * WIDTH), "    ")
     if symptoms:
@@ -61,6 +63,11 @@ def _line(text: str) -> str:
     """Return a text as one line that fits; its indentation stays."""
     indent = len(text) - len(text.lstrip())
     return _cropped(" " * indent + " ".join(text.split()), WIDTH).rstrip()
+
+
+def _code(line: str) -> str:
+    """Return a line of code that fits, with all of its blanks."""
+    return _cropped(f"      {line.expandtabs(4)}", WIDTH).rstrip()
 
 
 def _cropped(text: str, most: int) -> str:

@@ -59,3 +59,10 @@ def test_a_terminal_shows_the_screen_and_a_notebook_the_page() -> None:
     assert "<" in forms["text/html"] and len(forms["text/html"]) > len(forms["text/plain"])
     assert "\n" not in repr(small())
     assert PlainTextFormatter()(small()) is not None
+
+
+def test_code_keeps_its_blanks() -> None:
+    """The changed lines of a diff stand as far to the right as those around them."""
+    fix = (Remedy("Pass the flag.", "def forward(self, x):\n    -  x\n\treturn F.dropout(x,  .2)\n"),)
+    lines = str(with_findings(1, remedies=fix)).splitlines()
+    assert "          -  x" in lines and "          return F.dropout(x,  .2)" in lines
