@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbdebug.bisection.differences import COLUMNS
-from nbdebug.core.text import plural
+from nbdebug.core.text import plural, shortened
 from nbdebug.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,21 +20,38 @@ if TYPE_CHECKING:
 __all__ = ["as_html", "as_page", "as_text", "source_diff", "write", "written"]
 
 MOST_LINES, SCREEN_LINES = 60, 16  # of a diff on a page, and in a terminal
+MOST_TEXT = 80  # characters of a value in a terminal
 
 
 def as_text(result: Bisection) -> str:
     """Return the answer, the two lines of what is named, and the table; it fits on a screen."""
     lines = [f"<nbdebug bisection: {result.says}>"]
     for row in result.named:
-        lines.append(f"  {row.name}")
-        for side, text, place in (("good", row.good, row.good_place), ("bad", row.bad, row.bad_place)):
-            lines.append(f"    {side:<4}  {text}" + (f"  ({place}: {place.text})" if place else ""))
-        lines += [f"      {line}" for line in _first_lines(source_diff(row), SCREEN_LINES)[2:]]
+        lines += _sides(row)
+        whole = _whole_of(result, row)
+        lines += _sides(whole) if whole is not None else []
     others = [row.name for row in result.differences.rows if row.name not in _names(result)]
     if others:
         lines.append(f"  also different: {', '.join(others)}")
     lines += [f"  {note}" for note in result.notes]
     return "\n".join([*lines, f"  {_cost(result)}"])
+
+
+def _sides(row: Ingredient) -> list[str]:
+    """Return an ingredient on both sides with its places, and the diff between its sources."""
+    lines = [f"  {row.name}"]
+    for side, text, place in (("good", row.good, row.good_place), ("bad", row.bad, row.bad_place)):
+        lines.append(f"    {side:<4}  {shortened(text, MOST_TEXT)}" + (f"  ({place}: {place.text})" if place else ""))
+    diff = _first_lines(source_diff(row), SCREEN_LINES)[2:]
+    return [*lines, *(["      - bad, + good:"] if diff else []), *(f"      {line}" for line in diff)]
+
+
+def _whole_of(result: Bisection, row: Ingredient) -> Ingredient | None:
+    """Return what a part without a source of its own belongs to: values are made by the code of the whole."""
+    if row.good_place or row.bad_place or ": " not in row.name:
+        return None
+    name = row.name.partition(": ")[0]
+    return next((other for other in result.differences.rows if other.name == name and other.bad_place), None)
 
 
 def as_html(result: Bisection) -> str:
@@ -43,7 +60,8 @@ def as_html(result: Bisection) -> str:
 
     parts = [drawn(result.curves, result.says, width=640)] if result.curves.series else []
     for row in result.named:
-        parts.append(_side_by_side(row))
+        whole = _whole_of(result, row)
+        parts += [_side_by_side(shown) for shown in (row, whole) if shown is not None]
     if result.differences.rows:
         parts.append("<p>What differs between the two:</p>")
         parts.append(table(COLUMNS, result.differences.table()))
@@ -79,7 +97,7 @@ def _side_by_side(row: Ingredient) -> str:
         for side, text, place in (("good", row.good, row.good_place), ("bad", row.bad, row.bad_place))
     )
     code = "\n".join(_first_lines(source_diff(row), MOST_LINES))
-    shown = f"<pre><code>{escape(code)}</code></pre>" if code else ""
+    shown = f"<p>- bad, + good:</p><pre><code>{escape(code)}</code></pre>" if code else ""
     return f"<p><strong>{escape(row.name)}</strong></p><table><tr>{cells}</tr></table>{shown}"
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sentence", "valued"]
 
+READ = {"dataset", "transform", "collate"}
 SHARES = ("accuracy", "balanced accuracy", "explained variance")
 
 
@@ -22,7 +23,7 @@ def sentence(result: Bisection) -> str:
     good, bad = (valued(result, value) for value in (result.good_value, result.bad_value))
     why = result.notes[-1] if result.notes else ""
     said = {
-        "both learn": f"Both learn: there is nothing to explain (`good`: {good}, `bad`: {bad}).",
+        "both learn": f"Both learn: there is nothing to explain (`good`: {good}, `bad`: {bad}).{_read_once(result)}",
         "slower": f"Both learn: `bad` gets there as well, only more slowly ({why}; `good`: {good}, `bad`: {bad}).",
         "good fails": f"`good` does not learn either (`good`: {good} on held-out samples). Pass a set-up that learns, "
         "or more steps=….",
@@ -33,6 +34,16 @@ def sentence(result: Bisection) -> str:
         "exchanged: the cause is something that is not compared.",
     }
     return said.get(result.outcome) or _stopped(result)
+
+
+def _read_once(result: Bisection) -> str:
+    """Return what such trainings cannot show, where the data of the two are made differently."""
+    if not READ & {row.name for row in result.differences.rows}:
+        return ""
+    return (
+        " Each sample is read once for all trainings: data that change when they are read again are found by "
+        "`nbdebug.diagnose` on `bad`."
+    )
 
 
 def valued(result: Bisection, value: float) -> str:
