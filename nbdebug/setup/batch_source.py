@@ -118,7 +118,8 @@ class Feed:
     @property
     def is_one_batch(self) -> bool:
         """Whether this is a single batch that nothing collated, such as one graph; its rows may be no samples."""
-        return not isinstance(self.loader, DataLoader) and self.batch_count == 1
+        is_plain = not isinstance(self.loader, DataLoader) or self.gives_whole_batches
+        return is_plain and self.batch_count == 1
 
     def collate(self, samples: list[Any]) -> Any:
         """Put samples together as the loader does."""

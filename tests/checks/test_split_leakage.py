@@ -158,3 +158,24 @@ def test_the_ids_of_a_sequence_count_once() -> None:
 
     report = nbdebug.diagnose(**made, compute_loss=compute_loss, checks=["split-leakage"], progress=False)
     assert not report.alarms, report.alarms
+
+
+def test_one_graph_with_a_mask_for_each_split_is_a_split() -> None:
+    """Both loaders give the same nodes, uncollated; their masks have none in common."""
+    training = torch.rand(len(LABELS), generator=torch.Generator().manual_seed(0)) < 0.5
+
+    def graph(mask: torch.Tensor) -> DataLoader[Any]:
+        return DataLoader([{"x": IMAGES, "y": LABELS, "mask": mask}], batch_size=None)  # type: ignore[arg-type]
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        loss: torch.Tensor = loss_fn(model(batch["x"])[batch["mask"]], batch["y"][batch["mask"]])
+        return loss
+
+    setup = {
+        "model": network(),
+        "loader": graph(training),
+        "val_loader": graph(~training),
+        "compute_loss": compute_loss,
+    }
+    report = nbdebug.diagnose(**setup, loss_fn=nn.CrossEntropyLoss(), checks=["split-leakage"], progress=False)
+    assert report.results[0].status == "skipped" and "one batch" in report.results[0].reason

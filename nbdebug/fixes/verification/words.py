@@ -20,7 +20,7 @@ def said(finding: Finding, contests: Sequence[Contest], judged_by: Judged, runs:
     again = "" if failed is contests[0] else f" in the second run (seed {failed.seed})"
     reasons = []
     if not failed.better:
-        reasons.append(f"the {failed.measure} reaches {_number(failed.after)}{again}, {_against(failed)}")
+        reasons.append(f"with the fix, the {failed.measure} reaches {_number(failed.after)}{again}, {_against(failed)}")
     if not failed.clean:
         reasons.append(f"the check {finding.check} still reports it{again if failed.better else ''}")
     return "did not help", "; ".join(reasons) + "."
@@ -28,9 +28,10 @@ def said(finding: Finding, contests: Sequence[Contest], judged_by: Judged, runs:
 
 def _proof(finding: Finding, contests: Sequence[Contest]) -> str:
     first = contests[0]
+    reached = f"With the fix, the {first.measure} reaches {_number(first.after)}, {_against(first)}."
     return (
-        f"the check {finding.check} no longer reports it in {len(contests)} runs. This decides, because the problem "
-        f"need not show in a short training run; the {first.measure} reaches {_number(first.after)}, {_against(first)}."
+        f"the check {finding.check} no longer reports it in {len(contests)} runs, which decides here, because the "
+        f"problem need not show in a short training run. {reached}"
     )
 
 
@@ -52,8 +53,8 @@ def _pair(contest: Contest) -> str:
 
 def _against(contest: Contest) -> str:
     if not math.isfinite(contest.before):
-        return "while without the fix the loss is not finite"
-    return f"{_number(contest.before)} without the fix"
+        return "without it the loss is not finite"
+    return f"without it {_number(contest.before)}"
 
 
 def _number(value: float) -> str:
