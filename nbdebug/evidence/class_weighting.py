@@ -35,6 +35,7 @@ class ClassWeighting:
 
 
 CLASSES = 8  # the rarest and the commonest of more
+UNEVEN = 0.5  # of the largest pull: then it is measured on every sample
 SURE = 0.7  # label smoothing still pulls there
 
 
@@ -65,7 +66,7 @@ def _weigh(sandbox: Sandbox, labels: np.ndarray) -> ClassWeighting:
         return ClassWeighting(reason="the model has more than one output, or the batch more than one target")
     (path, output), target = next(iter(box.heads.items())), next(iter(batch.targets.values()))
     given = torch.tensor([chosen[i % len(chosen)] for i in range(batch.size)], device=target.device)
-    box = replace(box, batch=_answered(batch, target, given))
+    plain, box = box, replace(box, batch=_answered(batch, target, given))
     dim = class_dim(output, target) if output.dim() > 1 and output.shape[1] > 1 else None
     scale = scale_of(output, dim)
     even = torch.full_like(output, 1 / output.shape[1] if scale == "probabilities" and dim is not None else 0.0)
@@ -76,8 +77,26 @@ def _weigh(sandbox: Sandbox, labels: np.ndarray) -> ClassWeighting:
         return ClassWeighting(reason="the loss has no gradient for a uniform prediction")
     size = gradient.flatten(1).norm(dim=1)
     pulls = {int(c): float(size[given == c].mean()) for c in chosen if bool((given == c).any())}
+    if min(pulls.values()) < UNEVEN * max(pulls.values()):
+        pulls = _on_every_sample(plain, path, even, target, given, pulls)
     easy = _discount(box, path, output, given, size) if dim == 1 and scale == "logits" else None
     return ClassWeighting(pulls, easy, is_scored=dim is not None)
+
+
+def _on_every_sample(
+    box: LossBox, path: object, even: torch.Tensor, target: torch.Tensor, given: torch.Tensor, pulls: dict[int, float]
+) -> dict[int, float]:
+    """Give each class to each sample in turn: a loss may weigh samples, such as those whose label is known."""
+    sums = dict.fromkeys(pulls, 0.0)
+    for turn in range(len(pulls)):
+        turned = given.roll(turn)
+        _, gradient = replace(box, batch=_answered(box.batch, target, turned)).gradient(path, even)  # type: ignore[arg-type]
+        if gradient is None:
+            return pulls
+        size = gradient.flatten(1).norm(dim=1)
+        for label in sums:
+            sums[label] += float(size[turned == label].mean())
+    return {label: total / len(pulls) for label, total in sums.items()}
 
 
 def _answered(batch: Batch, target: torch.Tensor, given: torch.Tensor) -> Batch:

@@ -94,3 +94,15 @@ def tokens(flat: bool) -> dict[str, Any]:
 )
 def test_silent(make: Any) -> None:
     assert not alarms(CHECK, **make())
+
+
+def test_samples_without_a_label_are_no_class() -> None:
+    """A loss may count only some of the samples, whatever their class: a class is tried on every one of them."""
+    known = torch.zeros(32, dtype=torch.bool)
+    known[::5] = True  # so that each of ten classes, in turn, would meet the same few samples
+
+    def partly(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        each = nn.functional.cross_entropy(scores, labels, reduction="none")
+        return (each * known[: len(each)].float()).sum() / known[: len(each)].sum() + 1e-4 * each.mean()
+
+    assert not alarms(CHECK, **setup(partly))
