@@ -23,7 +23,7 @@ SECONDS = {
     "nbdebug/core/torch_compat.py": {"seconds": WAITS},
     "nbdebug/distributed/meeting.py": {"ARRIVAL": WAITS, "LOOK": SHOWN},
     "nbdebug/engine/all_ranks.py": {"PATIENCE": WAITS},
-    "nbdebug/engine/diagnosis.py": {"sweep_seconds": TRIED},
+    "nbdebug/core/options.py": {"sweep_seconds": TRIED},
     "nbdebug/improve/analysis.py": {"seconds": TRIED},
     "nbdebug/improve/decomposition.py": {"seconds": TRIED},
     "nbdebug/improve/scoring.py": {"seconds": TRIED},

@@ -14,7 +14,7 @@ from tests.examples import failing_example
 from tests.zoo.tabular import digits
 
 
-@failing_example("training-fails", where="model")
+@failing_example("training-fails", where=("train_step", "model"))
 def step_without_effect() -> dict[str, Any]:
     """The learning rate is a millionth, so that nothing is learned in any number of steps."""
     model = loops.mlp()
@@ -23,7 +23,7 @@ def step_without_effect() -> dict[str, Any]:
     return {"model": model, "loader": digits(), "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
 
 
-@failing_example("training-fails", where="model")
+@failing_example("training-fails", where=("train_step", "model"))
 def another_model_is_trained() -> dict[str, Any]:
     """The step trains a model of its own, whatever it is given."""
     model, other = loops.mlp(), loops.mlp()

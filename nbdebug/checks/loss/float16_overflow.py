@@ -18,7 +18,7 @@ SHOWN = 12
 def float16_overflow(
     first: FirstPass,
     *,
-    largest: float = 65504.0,  # torch.finfo(torch.float16).max
+    largest: float = 65504.0,  # the largest number of float16, torch.finfo(torch.float16).max; PyTorch docs
 ) -> Iterator[Finding]:
     """Outputs of a layer are too large for float16, so that mixed precision makes them infinite.
 

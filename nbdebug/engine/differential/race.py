@@ -66,7 +66,8 @@ def race(setup: Setup, data: HeldOut, gate: LearningGate, exchanges: Sequence[Ex
         if len(ahead) > KEPT:
             _finished(*ahead.pop(), gate, control)
     for run, training in ahead:
-        control.progress(0.8, f"trying {run.exchange.name}")
+        if control.seconds_left > 0:  # to tell of it is to ask for the time, which would end all of this
+            control.progress(0.8, f"trying {run.exchange.name}")
         _finished(run, training, gate, control)
     return runs
 

@@ -48,7 +48,8 @@ def needed_together(
     own = own_skill(gate)
 
     def trained(parts: Sequence[Exchange]) -> Run:
-        control.progress(0.9, f"trying {' and '.join(part.name for part in parts)}")
+        if control.seconds_left > 0:
+            control.progress(0.9, f"trying {' and '.join(part.name for part in parts)}")
         return attempt(setup, data, gate, together(parts), control, steps=steps_of(gate))
 
     best = trained(chosen) if len(chosen) > 1 else None

@@ -89,7 +89,7 @@ def test_inputs_are_told_from_what_follows_from_them() -> None:
 def test_two_causes_are_both_named() -> None:
     """Where neither cure alone is enough, both are made together."""
     checks = ["unnormalized-inputs", "initialization-off-scale", *LEARNING]
-    report = nbdebug.diagnose(**setup(mlp(20.0), 0.05, 100.0), checks=checks, progress=False)
+    report = nbdebug.diagnose(**setup(mlp(60.0), 0.05, 100.0), checks=checks, progress=False)
     assert {f.check for f in report.alarms[:2]} == {"unnormalized-inputs", "initialization-off-scale"}
     assert "no single fix is enough" in told_apart(report)
 
