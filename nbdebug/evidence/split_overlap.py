@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize, stats
 from sklearn.neighbors import NearestNeighbors
 
 from nbdebug.core.control import Control
@@ -22,6 +23,7 @@ __all__ = [
     "Digests",
     "improbable_samples",
     "near_duplicates",
+    "repeats_at_random",
     "shared_indices",
     "split_digests",
 ]
@@ -29,6 +31,9 @@ __all__ = [
 POOL, HELD_OUT = 20_000, 5_000  # samples whose digests are compared
 RICH = 100.0  # bits: content as improbable as this does not come twice by accident
 NEAR = 0.13  # cleanlab: near duplicates are closer than 0.13 × the median distance of neighbors
+FEWEST_GROUPS = 20  # of equal samples, before their sizes say anything
+LARGEST_GROUP = 12  # whose number is compared by itself
+BY_CHANCE = 1e-3  # of a chi-square test
 SHOWN = 20
 Places = dict[bytes, list[int]]
 
@@ -89,6 +94,25 @@ def improbable_samples(setup: Setup, feed: Feed, indices: list[int], clean: Samp
         counts = Counter(clean.rows[:, column].tolist())
         bits -= np.log2([max(counts[v], 1) / len(clean) for v in rows[:, column].tolist()])
     return round(float((bits >= RICH).mean()) * len(indices))
+
+
+def repeats_at_random(places: Places) -> bool:
+    """Whether samples repeat as often as draws with replacement from one pool do, all of them alike.
+
+    Then another split of such draws holds many of the same samples, however improbable each of them looks. Copies of
+    some of the samples, as by oversampling, leave more single ones and more large groups than such draws.
+    """
+    groups = np.asarray([len(where) for where in places.values()])
+    if (groups > 1).sum() < FEWEST_GROUPS:
+        return False
+    rate = float(optimize.brentq(lambda r: r / -np.expm1(-r) - groups.mean(), 1e-9, 1e9))  # of a truncated Poisson
+    sizes = np.arange(1, LARGEST_GROUP + 1)
+    expected = stats.poisson.pmf(sizes, rate) / -np.expm1(-rate) * len(groups)
+    seen = np.asarray([(groups == size).sum() for size in sizes])
+    apart = expected >= 5  # the usual condition of a chi-square test; all other sizes are one cell
+    cells = [np.append(each[apart], len(groups) - each[apart].sum()) for each in (seen, expected)]
+    distance = float(((cells[0] - cells[1]) ** 2 / np.maximum(cells[1], 1.0)).sum())
+    return bool(stats.chi2.sf(distance, max(1, len(cells[0]) - 2)) > BY_CHANCE)
 
 
 def near_duplicates(clean: SampleTable, table: SampleTable) -> tuple[int, int, tuple[tuple[int, int], ...]]:

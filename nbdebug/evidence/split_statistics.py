@@ -136,9 +136,11 @@ def label_difference(
     """Compare how often each label comes; half the sum of the differences is 0 for equal and 1 for disjoint labels."""
     if train.kind != "classes" or other.kind != "classes" or train.labels is None or other.labels is None:
         return None, 1.0, (), 0.0, ()
-    known = sorted({*train.classes, *other.classes})
+    known = sorted(c for c in {*train.classes, *other.classes} if c >= 0)  # negative ids mark samples without a label
     a = np.asarray([np.sum(np.asarray(train.classes)[train.labels] == c) for c in known], dtype=float)
     b = np.asarray([np.sum(np.asarray(other.classes)[other.labels] == c) for c in known], dtype=float)
+    if not (a.any() and b.any()):
+        return None, 1.0, (), 0.0, ()
     kept = (a + b) > 0
     p = float(stats.chi2_contingency(np.stack([a, b])[:, kept] + 0.5).pvalue) if kept.sum() > 1 else 1.0
     pa, pb = a / a.sum(), b / b.sum()

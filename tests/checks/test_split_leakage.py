@@ -179,3 +179,18 @@ def test_one_graph_with_a_mask_for_each_split_is_a_split() -> None:
     }
     report = nbdebug.diagnose(**setup, loss_fn=nn.CrossEntropyLoss(), checks=["split-leakage"], progress=False)
     assert report.results[0].status == "skipped" and "one batch" in report.results[0].reason
+
+
+def test_sequences_of_few_kinds_repeat_honestly() -> None:
+    """Each is long, and only one of a few hundred: splits that are drawn apart have most of them in common."""
+    drawn = np.random.default_rng(0)
+
+    def counting(count: int) -> TensorDataset:
+        start, step, last = (drawn.integers(low, high, count) for low, high in ((0, 16), (1, 4), (0, 12)))
+        ids = torch.tensor((start[:, None] + step[:, None] * np.arange(40)) % 97)
+        ids[:, -1] = torch.tensor(last)
+        return TensorDataset(ids.float(), torch.tensor(step - 1))
+
+    model = nn.Sequential(nn.Linear(40, 16), nn.ReLU(), nn.Linear(16, 3))
+    report = nbdebug.diagnose(**loaders(counting(1200), counting(200), model), checks=["split-leakage"], progress=False)
+    assert not report.alarms, report.alarms

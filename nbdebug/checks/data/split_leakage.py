@@ -18,6 +18,7 @@ from nbdebug.evidence.split_overlap import (
     Digests,
     improbable_samples,
     near_duplicates,
+    repeats_at_random,
     shared_indices,
     split_digests,
 )
@@ -98,7 +99,9 @@ def _compare(
         pool=train.count,
         pool_total=setup.feed.total,
         exact=len(matches),
-        beyond_chance=improbable_samples(setup, feed, [i for i, _ in matches], clean),
+        beyond_chance=0
+        if repeats_at_random(train.places)
+        else improbable_samples(setup, feed, [i for i, _ in matches], clean),
         inner=repeated,
         inner_compared=train.count,
         near=near,
