@@ -118,11 +118,14 @@ def one_rank() -> Iterator[dict[str, Any]]:
     from torch.distributed.fsdp import fully_shard
 
     store = dist.HashStore()  # type: ignore[attr-defined]  # public, but torch's stubs do not export it
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    is_new = not dist.is_initialized()  # other tests of this process may have made it their only rank already
+    if is_new:
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         yield {"fully_shard": fully_shard}
     finally:
-        dist.destroy_process_group()
+        if is_new:
+            dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("page", cases([p for p in PAGES if blocks(p, "python") and p.name not in PARTS]))
