@@ -48,6 +48,10 @@ class PaddingTrial:
     noise: float = 0.0
     reason: str = ""
 
+    def changes_predictions(self, influence: float, noises: float) -> bool:
+        """Whether padding changes predictions by more than this, and by so many times the noise between equal runs."""
+        return self.influence is not None and self.influence > max(influence, noises * self.noise)
+
 
 BATCHES = 4
 TRIED = 8

@@ -49,7 +49,7 @@ def padding_dominates(
             f"{padding.in_loss:.0%} of the loss gradient comes from padding, which fills {padding.share:.0%} of "
             f"`{padding.name}`",
         )
-    elif padding.influence is not None and padding.influence > max(influence, noises * padding.noise):
+    elif padding.changes_predictions(influence, noises):
         yield _finding(
             padding, grave if padding.at_end else "note", influence, MASK,
             f"{padding.share:.0%} of `{padding.name}` is padding, and removing it changes the predictions by "

@@ -52,6 +52,7 @@ class InputInfluence:
 
 
 READ = "lengths = attention_mask.sum(1)\nlast = outputs[torch.arange(len(outputs)), lengths - 1]"
+NOISES = 3.0  # times the difference of two equal runs, as for `padding-dominates`
 AT_ONCE = 16  # candidates that are tried one by one when all of them together have an influence
 
 
@@ -233,7 +234,7 @@ def _unread_mask(part: IgnoredPart, padding: PaddingTrial | None, padded: float)
     """Say that a mask is not read, which harms where the padding that it marks changes the predictions."""
     found = padding if padding is not None and padding.name == part.mask_of else None
     moved = (found.influence or 0.0) if found is not None else 0.0
-    harms = found is not None and moved > max(padded, 3 * found.noise)
+    harms = found is not None and found.changes_predictions(padded, NOISES)
     harm = f", and removing the padding changes the predictions by {moved:.2g} standard deviations" if harms else ""
     return Finding(
         f"The mask `{part.key}` has no effect: it marks the padding of `{part.mask_of}`, and the model does not read "
