@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils.flop_counter import FlopCounterMode
 
 from nbdebug.core.control import Control
@@ -131,7 +132,7 @@ def _flops(sandbox: Sandbox, run: Callable[[], None]) -> dict[str, int]:
 
 def _cost(path: str, module: nn.Module, meters: list[_Meter], flops: dict[str, int], flow: Flow) -> LayerCost:
     inputs, output, size = meters[-1].shapes.get(path, ((), (), 0))
-    parameters = [p for p in module.parameters() if not isinstance(p, nn.UninitializedParameter)]
+    parameters = [p for p in module.parameters() if not is_lazy(p)]
     return LayerCost(
         path=path,
         module=type(module).__name__,

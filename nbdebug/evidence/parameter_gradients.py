@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
@@ -151,7 +152,7 @@ def gradient_reach(sandbox: Sandbox, trial: TrialRun, control: Control) -> Gradi
 
 
 def _parameters(sandbox: Sandbox) -> dict[str, nn.Parameter]:
-    if any(isinstance(p, nn.UninitializedParameter) for p in sandbox.model.parameters()):
+    if any(is_lazy(p) for p in sandbox.model.parameters()):
         sandbox.run(sandbox.batch())  # a lazy model learns its shapes from its first batch
     named = dict(sandbox.model.named_parameters())
     if not named:

@@ -17,6 +17,7 @@ import torch
 from nbdebug.core.torch_compat import TorchDispatchMode, schema_of, tree_leaves
 from nbdebug.experiments.source_lines import line_now
 from nbdebug.experiments.tensor_stats import floats_of
+from nbdebug.setup.tensor_memory import address_of
 
 __all__ = ["Birth", "OperationWatch", "is_bad", "value_at"]
 
@@ -55,7 +56,7 @@ class OperationWatch(TorchDispatchMode):
 
     def origin_of(self, tensor: torch.Tensor) -> Birth | None:
         """Return the origin of a bad tensor: the first unintended one."""
-        births = self._origins.get(_address(tensor), [])
+        births = self._origins.get(address_of(tensor), [])
         return next((b for b in births if not b.on_purpose), births[0] if births else None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -75,8 +76,8 @@ class OperationWatch(TorchDispatchMode):
         self, func: Any, kind: str, bad: list[tuple[Any, str]], inputs: list[Any], leaves: list[Any], made: torch.Tensor
     ) -> list[Birth]:
         """Say which births a bad result goes back to: those of what went in, or this operation."""
-        inherited = [birth for tensor, _ in bad for birth in self._origins.get(_address(tensor), [])]
-        unexplained = [tensor for tensor, _ in bad if _address(tensor) not in self._origins]
+        inherited = [birth for tensor, _ in bad for birth in self._origins.get(address_of(tensor), [])]
+        unexplained = [tensor for tensor, _ in bad if address_of(tensor) not in self._origins]
         has_nan = any(k == "NaN" for _, k in bad)
         if bad and (kind == "inf" or has_nan or any(not b.on_purpose for b in inherited)):
             if inherited and not unexplained:
@@ -96,7 +97,7 @@ class OperationWatch(TorchDispatchMode):
         )  # fmt: skip
 
     def _mark(self, tensor: torch.Tensor, births: list[Birth]) -> None:
-        self._origins[_address(tensor)] = births[:20]
+        self._origins[address_of(tensor)] = births[:20]
         self._alive.append(tensor)
 
 
@@ -133,13 +134,6 @@ def _first_bad(tensor: torch.Tensor) -> tuple[int, ...]:
         return ()
     found = (~torch.isfinite(tensor.detach())).nonzero()
     return tuple(int(i) for i in found[0]) if len(found) else ()
-
-
-def _address(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return id(tensor)
 
 
 def _is_small(tensor: torch.Tensor) -> bool:

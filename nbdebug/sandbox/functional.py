@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import own_buffers, own_modules
+from nbdebug.core.torch_compat import own_buffers, own_modules, without_torch_function
 from nbdebug.sandbox.state_snapshot import Witness
 
 __all__ = ["FunctionalModel"]
@@ -58,7 +58,7 @@ class FunctionalModel(nn.Module):
         """Run the user's forward with the clones in place of its tensors, and put everything else back after."""
         model = self._live.model
         tensors = {name: self._now(name) for name, _, _ in self._pairs}
-        with torch._C.DisableTorchFunction():  # or a watch for uses of live tensors would see the witness look at them
+        with without_torch_function():  # or a watch for uses of live tensors would see the witness look at them
             witness = Witness(model)
         try:
             if self.training != model.training:
@@ -68,7 +68,7 @@ class FunctionalModel(nn.Module):
             self._keep(tensors)
             return output
         finally:
-            with torch._C.DisableTorchFunction():
+            with without_torch_function():
                 witness.mend()
 
     def _now(self, name: str) -> torch.Tensor:

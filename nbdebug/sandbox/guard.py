@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from nbdebug.core.control import Control
+from nbdebug.core.torch_compat import restores_call_hooks
 from nbdebug.sandbox.autocast import leave_autocast, restores_autocast
-from nbdebug.sandbox.isolation import restores_hooks
 from nbdebug.sandbox.state_snapshot import Witness
 from nbdebug.setup.distributed.alone import stand_alone
 from nbdebug.setup.object_graph import generators_in
@@ -128,7 +128,7 @@ class Guard:
                 lambda: _set_filters(filters),
             ]
         )
-        self._undo.extend([*restores_autocast(), *restores_hooks()])
+        self._undo.extend([*restores_autocast(), *restores_call_hooks()])
 
 
 @contextmanager

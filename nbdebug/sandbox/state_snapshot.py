@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.torch_compat import write_count
 from nbdebug.setup.object_graph import generators_in
@@ -167,7 +168,7 @@ def _put_back(part: Any, items: Identity) -> None:
 
 def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return what tells whether a tensor was touched; what cannot be asked of this kind is left out."""
-    if isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+    if is_lazy(tensor):
         return (0, 0, "lazy", tensor.requires_grad, 0, 0)
     version = None if tensor.is_inference() else write_count(tensor)
     gradient = tensor.grad if tensor.is_leaf else None

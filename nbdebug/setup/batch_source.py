@@ -105,13 +105,13 @@ class Feed:
     def total(self) -> int | None:
         """The number of samples in the data set, where that can be known."""
         if isinstance(self.loader, DataLoader):
-            return _length(self._kept.dataset)
+            return length_of(self._kept.dataset)
         return None
 
     @property
     def batch_count(self) -> int | None:
         """The number of batches in one pass, where that can be known."""
-        return _length(
+        return length_of(
             self._kept if isinstance(self.loader, DataLoader) else self.loader
         )  # len() may write to a loader
 
@@ -192,7 +192,7 @@ def _flat(batches: Iterator[list[Any]]) -> Iterator[int]:
                 yield int(index)
 
 
-def _length(value: Any) -> int | None:
+def length_of(value: Any) -> int | None:
     try:
         return len(value)
     except (TypeError, NotImplementedError):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.data
+from torch.nn.parameter import is_lazy
 
 from nbdebug.setup.object_walk import children_of, length_of, walk
 from nbdebug.setup.user_code import globals_used, is_users_class, is_users_function, methods_of
@@ -147,7 +148,7 @@ def _inside(weight: int, part: Any) -> list[tuple[int, Any]]:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    if tensor.is_meta or isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+    if tensor.is_meta or is_lazy(tensor):
         return 0
     return tensor.numel() * tensor.element_size()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nbdebug.core.text import listed
 from nbdebug.engine.ranking import ranked
-from nbdebug.engine.root_cause.rivals import MOST_RIVALS, listed, outcomes_in, rivals_in, worth_asking
+from nbdebug.engine.root_cause.rivals import MOST_RIVALS, outcomes_in, rivals_in, worth_asking
 from nbdebug.engine.session import Session
 from nbdebug.evidence.overfit_one_batch import Overfit
 

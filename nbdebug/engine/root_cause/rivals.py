@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from nbdebug.core.finding import Finding
 from nbdebug.core.remedy import Remedy
+from nbdebug.core.text import listed
 from nbdebug.engine.ranking import folded
 
 __all__ = [
@@ -14,7 +15,6 @@ __all__ = [
     "OUTCOMES",
     "Rival",
     "Trial",
-    "listed",
     "outcomes_in",
     "rivals_in",
     "told",
@@ -138,8 +138,3 @@ def _with(finding: Finding, trial: Trial | None, cured_by_one: set[str]) -> Find
         cures=trial.gone,
         explains=tuple(dict.fromkeys(explains)),
     )
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a part of a sentence."""
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

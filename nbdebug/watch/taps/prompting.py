@@ -8,12 +8,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from nbdebug.core.shell import running_shell
+
 __all__ = ["can_ask", "cannot_ask", "debugger_that_lets_go"]
 
 
 def can_ask() -> bool:
     """Whether a prompt can be answered: not in a kernel that allows no input, nor without any input at all."""
-    kernel = getattr(_shell(), "kernel", None)
+    kernel = getattr(running_shell(), "kernel", None)
     if kernel is not None:
         return bool(getattr(kernel, "_allow_stdin", True))
     return sys.stdin is not None and not sys.stdin.closed
@@ -30,7 +32,7 @@ def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]
     A debugger takes the place of every tracer that was there, in each frame, and leaves none behind on `c`. This one
     gives them back: traces of modules further out, and those of the user. At the end of the input it goes on.
     """
-    shell = _shell()
+    shell = running_shell()
     kind: Any = pdb.Pdb if shell is None else shell.debugger_cls
     frames: list[tuple[FrameType, Any, bool]] = []
     around: FrameType | None = frame
@@ -77,8 +79,3 @@ def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]
             sys.settrace(tracer())
 
     return LettingGo(nosigint=True) if shell is None else LettingGo()
-
-
-def _shell() -> Any:
-    ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython is not None else None
