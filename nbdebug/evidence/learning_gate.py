@@ -67,7 +67,7 @@ PATIENCE = 3  # differential.md: without it, 20 of 63 sound programs look broken
 LOOKS = 4  # measurements during the first steps, so that what learns ends early
 WHOLE = 10  # times the first steps: what the gate takes where nothing learns (references, patience, another start)
 PART = 0.6  # of the time left, for all of that; the rest is for finding the cause
-ACHIEVABLE = 0.2  # skill that somebody has to reach before a training without it fails
+ACHIEVABLE = 0.2  # skill that some training has to reach before a training without it fails
 HALF = 0.5  # of what is achievable
 CLEAR_FALL = 0.1  # of the first held-out loss: a reduction that a training without a metric is judged by
 

@@ -96,7 +96,7 @@ class GradientReach:
     loss_has_gradient: bool
     output_has_gradient: bool
     optimizer_given: bool
-    is_watched: bool = False  # in a real training, in which nobody replaces values; then `batches` counts steps
+    is_watched: bool = False  # in a real training, in which no value is replaced; then `batches` counts steps
 
     @property
     def trainable(self) -> tuple[ParameterReach, ...]:

@@ -62,7 +62,7 @@ def on_cell_end(function: Callable[[Any], Any]) -> Callable[[], None]:
     shell.events.register("post_run_cell", function)
 
     def end() -> None:
-        with suppress(ValueError):  # somebody has unregistered it already
+        with suppress(ValueError):  # it is unregistered already
             shell.events.unregister("post_run_cell", function)
 
     return end

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from nbdebug.core.torch_compat import own_buffers, own_modules, without_torch_function
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 
 __all__ = ["FunctionalModel"]
 
@@ -55,11 +55,11 @@ class FunctionalModel(nn.Module):
         return [(live, clone) for _, live, clone in self._pairs]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the user's forward with the clones in place of its tensors, and put everything else back after."""
+        """Run the user's forward with the clones in place of its tensors, and restore everything else after."""
         model = self._live.model
         tensors = {name: self._now(name) for name, _, _ in self._pairs}
-        with without_torch_function():  # or a watch for uses of live tensors would see the witness look at them
-            witness = Witness(model)
+        with without_torch_function():  # or a watch for uses of live tensors would see the snapshot read them
+            snapshot = StateSnapshot(model)
         try:
             if self.training != model.training:
                 for module in model.modules():
@@ -69,7 +69,7 @@ class FunctionalModel(nn.Module):
             return output
         finally:
             with without_torch_function():
-                witness.mend()
+                snapshot.restore()
 
     def _now(self, name: str) -> torch.Tensor:
         holder, _, last = name.rpartition(".")

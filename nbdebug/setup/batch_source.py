@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from nbdebug.setup.loader_adapters import opener
 from nbdebug.setup.loader_copy import copied_loader, drawn_anew
-from nbdebug.setup.object_graph import holdings_of
+from nbdebug.setup.object_graph import copy_cost
 from nbdebug.setup.sample_store import KEPT_BYTES, SampleStore
 
 __all__ = ["Feed"]
@@ -68,7 +68,7 @@ class Feed:
                 is_kept = self._held < KEPT_BYTES
                 if is_kept:
                     self._first.append(raw)
-                    self._held += holdings_of(raw).size
+                    self._held += copy_cost(raw).size
                 yield raw
         except StopIteration:
             is_kept = False

@@ -19,13 +19,13 @@ from nbdebug.setup.user_code import globals_used, is_users_class, is_users_funct
 
 __all__ = [
     "GENERATORS",
-    "Holdings",
+    "CopyCost",
     "arrays_in",
+    "copy_cost",
     "copy_generator",
     "data_in",
     "generators_in",
     "heavy_parts",
-    "holdings_of",
     "holds_nothing",
     "human_bytes",
     "parts_in",
@@ -38,7 +38,7 @@ _PLAIN = frozenset((type(None), bool, int, float))
 _CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set))
 
 
-class Holdings:
+class CopyCost:
     """The bytes of arrays and the number of Python objects that a copy would have to make."""
 
     def __init__(self, size: int = 0, objects: int = 0) -> None:
@@ -58,9 +58,9 @@ def human_bytes(size: float) -> str:
     raise AssertionError("unreachable")
 
 
-def holdings_of(*roots: Any) -> Holdings:
+def copy_cost(*roots: Any) -> CopyCost:
     """Estimate what a deep copy of these objects would hold."""
-    total = Holdings()
+    total = CopyCost()
     for weight, part in _walk(*roots):
         total.objects += weight
         if isinstance(part, torch.Tensor):

@@ -147,7 +147,7 @@ class Worker(Generic[Job]):
                 self._yielding = bool(self._queue)  # what was cancelled is not done again
                 self._control.cancel.set()
         if busy:
-            self._at_rest.wait()  # until everything is put back
+            self._at_rest.wait()  # until everything is restored
 
     def _cell_ends(self, *_: Any) -> None:
         with self._lock:

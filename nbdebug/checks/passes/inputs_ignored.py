@@ -111,17 +111,17 @@ def _ignored_parts(responses: InputResponses, name: str, windowed: bool) -> list
     tensors = responses.stacked(name)
     if len({t.shape[1:] for t in tensors}) > 1:
         return []
-    slopes = responses.slopes(name) if all(is_real(t) for t in tensors) else None
+    gradients = responses.gradients(name) if all(is_real(t) for t in tensors) else None
     found = []
     for axis, part in _axes(tensors[0], windowed):
         length = tensors[0].shape[axis]
         indices = [i for i in range(length) if any(_differs(t.select(axis, i)) for t in tensors)]
-        if slopes is not None:
-            flat = torch.stack([s.movedim(axis, 0).reshape(length, -1).amax(1) for s in slopes]).amax(0)
+        if gradients is not None:
+            flat = torch.stack([s.movedim(axis, 0).reshape(length, -1).amax(1) for s in gradients]).amax(0)
             indices = [i for i in indices if float(flat[i]) == 0]
         elif len(indices) > 2 * AT_ONCE:
             indices = indices[:: len(indices) // (2 * AT_ONCE) + 1]
-        silent = _silent(responses, name, axis, indices, together=slopes is not None)
+        silent = _silent(responses, name, axis, indices, together=gradients is not None)
         if silent and not is_real(tensors[0]) and _is_end(silent, length):
             part = "step"  # the last token that a decoder is given is followed by nothing
         if silent:

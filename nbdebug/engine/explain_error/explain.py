@@ -13,7 +13,7 @@ from nbdebug.core.torch_compat import module_hooks
 from nbdebug.engine.explain_error.backward import about_backward
 from nbdebug.engine.explain_error.explanation import ErrorExplanation
 from nbdebug.engine.explain_error.nonfinite import about_nonfinite
-from nbdebug.engine.explain_error.recognizing import last_error, mishap_in
+from nbdebug.engine.explain_error.recognizing import last_error, pattern_in
 from nbdebug.engine.explain_error.scene import Call, Scene, scene_of
 from nbdebug.errors import BadInput, NbdebugError, plainly
 from nbdebug.evidence.trial_run import TrialRun
@@ -51,12 +51,12 @@ def explain_error(exception: BaseException | None = None) -> ErrorExplanation:
 
 def _trial(error: BaseException, text: str, scene: Scene) -> TrialRun:
     """Put what is known into the form that a failed trial run has, so that one check words both."""
-    mishap = mishap_in(error)
-    kind, stage = mishap.kind if mishap is not None else "", _stage(scene)
+    pattern = pattern_in(error)
+    kind, stage = pattern.kind if pattern is not None else "", _stage(scene)
     # What nbdebug itself raises says what is wrong; the module around it is well.
     found = {} if isinstance(error, NbdebugError) else _found(stage, kind, str(error), scene)
     met = _met(stage, scene)
-    detail = found.get("detail") or _devices(kind, scene) or (mishap.says if mishap is not None else "")
+    detail = found.get("detail") or _devices(kind, scene) or (pattern.says if pattern is not None else "")
     return TrialRun(
         stage,
         error=text,
@@ -68,7 +68,7 @@ def _trial(error: BaseException, text: str, scene: Scene) -> TrialRun:
         detail=detail,
         source=line_of(error),
         kind=kind,
-        advice=mishap.advice if mishap is not None else (),
+        advice=pattern.advice if pattern is not None else (),
     )
 
 

@@ -18,7 +18,7 @@ __all__ = ["Experiment", "planned", "seconds_for"]
 class Experiment:
     """Fix one suspect alone on a copy, and rerun the checks for what it may cause."""
 
-    cure: str
+    fix: str
     rivals: tuple[str, ...]
     outcomes: tuple[str, ...]
     asks: tuple[str, ...]
@@ -26,14 +26,14 @@ class Experiment:
 
     def __str__(self) -> str:
         """Say what is done."""
-        return f"{self.cure}, fixed alone on a copy"
+        return f"{self.fix}, fixed alone on a copy"
 
     @property
     def says(self) -> str:
         """Why it is worth making, and what it takes."""
         return (
             f"{listed(self.rivals)} may each be the cause of {listed(self.outcomes)}. The cheapest experiment to "
-            f"find the root cause: fix {self.cure} alone on a copy, and rerun {listed(self.asks)} (about "
+            f"find the root cause: fix {self.fix} alone on a copy, and rerun {listed(self.asks)} (about "
             f"{max(1.0, self.seconds):.0f} s)."
         )
 

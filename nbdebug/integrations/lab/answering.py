@@ -61,15 +61,15 @@ def _disconnect(details: Mapping[str, Any]) -> Mapping[str, Any]:
     return answered
 
 
-def _mishap(_: Mapping[str, Any]) -> Mapping[str, Any]:
+def _error_pattern(_: Mapping[str, Any]) -> Mapping[str, Any]:
     """Say which kind of torch's errors the last one is; an empty kind for all others."""
     if "torch" not in sys.modules:
         return {"kind": "", "says": ""}
     from nbdebug.engine.explain_error.recognizing import last_error, recognized
 
     error = last_error()
-    mishap = recognized(error) if error is not None else None
-    return {"kind": mishap.kind, "says": mishap.says} if mishap is not None else {"kind": "", "says": ""}
+    pattern = recognized(error) if error is not None else None
+    return {"kind": pattern.kind, "says": pattern.says} if pattern is not None else {"kind": "", "says": ""}
 
 
 def _explain(_: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,7 +96,7 @@ _QUESTIONS: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
     "candidates": _candidates,
     "connect": _connect,
     "disconnect": _disconnect,
-    "mishap": _mishap,
+    "mishap": _error_pattern,
     "explain": _explain,
     "reports": _reports,
     "export": _export,

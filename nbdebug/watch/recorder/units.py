@@ -121,7 +121,7 @@ class Units:
             return
         silent, self._taken = self._taken.cpu().numpy(), None
         pending, self._pending = self._pending, []
-        if silent.all():  # a step from which nobody learned anything
+        if silent.all():  # a step from which nothing was learned
             return
         start = 0
         for layer, peaks in pending:

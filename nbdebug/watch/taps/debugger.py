@@ -95,7 +95,7 @@ def stop_in_callers_frame(seen: str) -> None:
 
 
 def _about_to_stop(frame: FrameType, seen: str) -> Any:
-    """Return a debugger that stops at the next event of a frame, or None where nobody can be asked."""
+    """Return a debugger that stops at the next event of a frame, or None where there is no prompt."""
     if not _is_open(seen):
         return None
     debugger = debugger_that_lets_go(frame, seen, _tracer_to_restore())

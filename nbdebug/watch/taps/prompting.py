@@ -70,7 +70,7 @@ def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]
             return 1
 
         def give_back(self) -> None:
-            """Let everybody trace who traced before."""
+            """Restore the trace functions of before."""
             if not frames:
                 return
             for held, trace, lines in frames:
