@@ -124,7 +124,7 @@ def gradient_flow_recorded(recording: Recording) -> GradientFlow:
 
 
 def _sizes_of_inputs(recording: Recording) -> dict[str, float]:
-    """Return for each layer the size of what the one before it gave; one for the first, whose input was not recorded."""
+    """Return for each layer the size of what the one before it gave; one for the first."""
     sizes, before = {}, 1.0
     for path, layer in recording.layers.items():
         if any(other.startswith(f"{path}.") for other in recording.layers):
