@@ -1,4 +1,4 @@
-"""A figure as PNG, and as SVG that can stand in any page: without ids and style sheet, in the page's own font and color."""
+"""A figure as PNG, and as SVG that can stand in any page: no ids, no style sheet, the page's font and text color."""
 
 from __future__ import annotations
 
