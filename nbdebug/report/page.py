@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from nbdebug.core.finding import Finding
 from nbdebug.core.text import figure, plural, shortened
 from nbdebug.engine.decision_tree.states import ICONS, WORDS
 from nbdebug.report import words
+from nbdebug.report.diffs import shown_diff
 from nbdebug.report.links import link_to
 from nbdebug.report.outline import outline
 from nbdebug.report.prepare import LEFT_OUT, prepared, ready
@@ -192,50 +192,3 @@ def _environment() -> Environment:
 @cache
 def _resource(name: str) -> str:
     return resources.files("nbdebug.report").joinpath(f"templates/{name}").read_text(encoding="utf-8")
-
-
-HUNK = re.compile(r"^@@ -(?P<old>\d+)(,\d+)? \+(?P<new>\d+)(,\d+)? @@")
-AROUND = 2  # lines of context that are shown before and after a change
-
-
-class DiffLine(NamedTuple):
-    """One line: its number in its own version of the file, the sign, and the text without it."""
-
-    number: int
-    sign: str  # "+", "-", or "" for a line that stays
-    text: str
-
-
-class ShownDiff(NamedTuple):
-    """A change of one file; `line` and `text` are the place where it begins in the file as it is."""
-
-    file: str
-    line: int
-    text: str
-    lines: tuple[DiffLine, ...]
-
-
-def shown_diff(diff: str) -> ShownDiff | None:
-    """Return a unified diff for reading; None where it is none."""
-    lines = list(_numbered(diff))
-    changed = [place for place, line in enumerate(lines) if line.sign]
-    if not changed:
-        return None
-    file = next((line[6:].strip() for line in diff.splitlines() if line.startswith("--- a/")), "")
-    kept = tuple(line for place, line in enumerate(lines) if min(abs(place - c) for c in changed) <= AROUND)
-    removed = next((line for line in lines if line.sign == "-"), None)
-    before = next((line for line in reversed(lines[: changed[0]])), None)  # where lines are only added
-    start = removed or before or lines[changed[0]]
-    return ShownDiff(file, start.number, start.text.strip(), kept)
-
-
-def _numbered(diff: str) -> Iterator[DiffLine]:
-    old = new = 0
-    for line in diff.splitlines():
-        hunk = HUNK.match(line)
-        if hunk is not None:
-            old, new = int(hunk["old"]), int(hunk["new"])
-        elif old and line[:1] in ("-", "+", " ", ""):
-            sign = line[:1].strip()
-            yield DiffLine(new if sign == "+" else old, sign, line[1:])
-            old, new = old + (sign != "+"), new + (sign != "-")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import copyreg
 import types
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from nbdebug.errors import UNCHANGED, ModelTooLarge, SandboxRefused
 from nbdebug.sandbox.functional import FunctionalModel
 from nbdebug.sandbox.late_state import LateState, is_plain_state
+from nbdebug.sandbox.module_copies import ATOMS, copy_modules
 from nbdebug.sandbox.scripted import ScriptShell, copied_script
 from nbdebug.setup.careful_copy import careful_copy
 from nbdebug.setup.distributed.alone import groups_in, lone_group
@@ -193,44 +192,3 @@ def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
-
-
-ATOMS = (bool, int, float, str, type(None))
-_PICKLING = ("__reduce_ex__", "__reduce__", "__setstate__", "__getattribute__")
-
-
-def copy_modules(modules: Iterable[nn.Module], memo: dict[int, Any]) -> None:
-    """Put a copy of each module into the memo of a deepcopy, where it has none yet."""
-    made = [(module, _blank(module)) for module in modules if id(module) not in memo and _is_plain(module)]
-    memo.update({id(module): blank for module, blank in made})  # all of them, before one is filled with others
-    for module, blank in made:
-        blank.__setstate__({name: _copied(value, memo) for name, value in vars(module).items()})
-
-
-def _blank(module: nn.Module) -> Any:
-    """Make an empty one as pickle and deepcopy do, or past a constructor that wants what it was called with."""
-    try:
-        return copyreg.__newobj__(type(module))  # type: ignore[attr-defined]
-    except TypeError:
-        return object.__new__(type(module))
-
-
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
-    kind = type(value)
-    if kind in ATOMS:
-        return value
-    if kind is OrderedDict and not value and id(value) not in memo:
-        memo[id(value)] = OrderedDict()
-        return memo[id(value)]
-    return copy.deepcopy(value, memo)
-
-
-def _is_plain(module: nn.Module) -> bool:
-    """Whether nothing but torch's own base class says how this is copied."""
-    kind = type(module)
-    if isinstance(module, torch.jit.ScriptModule) or hasattr(kind, "__deepcopy__") or "__deepcopy__" in vars(module):
-        return False
-    is_default = all(getattr(kind, name) is getattr(nn.Module, name) for name in _PICKLING)
-    has_slots = any("__slots__" in vars(base) for base in kind.__mro__)
-    own_state = getattr(kind, "__getstate__", None) is not getattr(nn.Module, "__getstate__", None)
-    return is_default and not has_slots and not own_state and kind not in copyreg.dispatch_table

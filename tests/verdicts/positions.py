@@ -6,9 +6,9 @@ from typing import Any
 
 from nbdebug.checks.passes.cached_decoding_differs import CachedDecoding
 from nbdebug.checks.passes.masked_model_is_causal import ContextSides
-from nbdebug.checks.passes.token_order_ignored import OrderResponse
 from nbdebug.checks.passes.visible_tokens_predicted import MaskedTokens
 from nbdebug.evidence.attention_scores import AttentionFacts, AttentionScores
+from nbdebug.evidence.order_response import OrderResponse
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
 from tests.verdicts.table import Table, minimal
 
