@@ -52,7 +52,6 @@ class LearningGate:
     reference: float
     reference_name: str
     is_finite: bool = True
-    is_held_out: bool = True
     losses: tuple[float, ...] = ()
     scores: tuple[tuple[int, float, float], ...] = ()  # step, metric and loss on held-out batches
     reference_losses: tuple[float, ...] = ()
@@ -287,7 +286,6 @@ def _said(
         reference=reference,
         reference_name=name,
         is_finite=own.is_finite,
-        is_held_out=not own.data.is_seen,
         losses=tuple(own.losses),
         scores=own.course,
         reference_losses=reference_losses,
