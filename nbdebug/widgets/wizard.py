@@ -136,7 +136,7 @@ class Wizard:
             Setup(**arguments), control=self._bounds.control, seed=self.session.seed
         )  # refused before anything is given up
         old, self._arguments = self.session, arguments
-        self._hush()
+        self._unsubscribe()
         self._stale.update(hand_over(old, session, set(changes)))
         self.session, self.improving = session, Improving(session)
         self.first_screen.fill(session)
@@ -159,7 +159,7 @@ class Wizard:
 
     def close(self) -> None:
         """Stop everything and take the widgets down."""
-        self._hush()
+        self._unsubscribe()
         self.face.close()
 
     def __repr__(self) -> str:
@@ -207,7 +207,7 @@ class Wizard:
         self.tasks.skip()
         self.navigation.go(1)
 
-    def _hush(self) -> None:
+    def _unsubscribe(self) -> None:
         self.runner.close()
         self.runner.join(10)
         for end in (*self._ends, self.stop_following):
