@@ -70,8 +70,8 @@ docs: pages  ## Write the generated pages, then build the site of the documentat
 pages: env  ## Write only the generated pages of docs/ and the tables of README.md.
 	$(BIN)/python scripts/docs.py
 
-new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-illness).
-	@$(PYTHON) scripts/new_check.py '$(NAME)'
+new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-bug STEP=one-pass).
+	@$(PYTHON) scripts/new_check.py '$(NAME)' $(STEP)
 
 outputs: env front  ## Run the example notebooks, the README's example and its table of bugs anew, and store what they show.
 	$(BIN)/python scripts/store_outputs.py

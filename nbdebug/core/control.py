@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 T = TypeVar("T")
 Effort = Literal["quick", "normal", "thorough"]
 EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
-INTERACTIVE = 60.0  # seconds that somebody waits for an answer; it decides what is tried, and no verdict
+INTERACTIVE = 60.0  # seconds that a person waits for an answer; it decides what is tried, and no verdict
 
 
 def limit_for(effort: Effort, time_limit: float | None) -> float | None:
@@ -68,7 +68,7 @@ class Control:
             raise OutOfTime(OUT_OF_TIME)
 
     def shared(self) -> Control:
-        """Return reins for a session within this one: the same cancel and the same clock, with a listener of its
+        """Return a control for a session within this one: the same cancel and the same clock, with a listener of its
         own.
         """
         return copy.copy(self)

@@ -84,7 +84,6 @@ class OptimizerSteps:
     precision: str = ""
     is_main: bool = False
     networks: tuple[str, ...] = ()
-    is_named: bool = True
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,6 @@ def _optimizer(log: StepLog, sandbox: Sandbox, steps: Steps) -> OptimizerSteps:
         precision=str(coarse[0]).removeprefix("torch.") if coarse else "",
         is_main=is_given and not isinstance(sandbox.optimizer, SeveralOptimizers),
         networks=tuple(dict.fromkeys(f.network for f in held if f.network)),
-        is_named=name in log.reached.named or is_given,
     )
 
 

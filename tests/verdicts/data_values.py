@@ -139,14 +139,14 @@ def simple(p: float = 0.5, **facts: Any) -> Baselines:
 
 def own(p: float = 0.5, count: int = 1000, **facts: Any) -> OwnRelation:
     """Return the model, trained on so many samples."""
-    return minimal(OwnRelation, p=p, trained_on=count, **{"by_heart": True, **facts})
+    return minimal(OwnRelation, p=p, trained_on=count, **{"overfitted": True, **facts})
 
 
 table = Table("labels-unrelated-to-inputs")
 table.row("neither can be evaluated", "not applicable", None, None)
 table.row("only simple models, which find none", "not applicable", simple(), None)
 table.row("only the model finds one", "silent", simple(), own(0.0))
-table.row("the model was stopped early", "note", simple(), own(by_heart=False))
+table.row("the model was stopped early", "note", simple(), own(overfitted=False))
 table.pair("p_value", lambda p: (simple(p), own()), {0.011: "suspect", 0.009: "silent"})
 table.pair("samples", lambda count: (simple(), own(count=count)), {120: "suspect", 119: "note"})
 table.pair("surely", lambda p: (simple(held_out=p), own()), {0.0029: "bug", 0.0031: "suspect"})
