@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from nbdebug.errors import NotApplicable
+from nbdebug.experiments.split_codes import column_codes_changed
 from nbdebug.fixes import patch
 from nbdebug.fixes.data import change_batches
 from nbdebug.setup import Feed, Setup
@@ -131,6 +132,20 @@ def reorder_split(setup: Setup, *, split: str, order: Sequence[int]) -> None:
 
     _feed_of(setup, split)
     change_batches(setup, lambda batch: batch.map_inputs(reordered), only=split)
+
+
+@patch("clean")
+def recode_split(setup: Setup, *, split: str, columns: Sequence[Sequence[Any]]) -> None:
+    """Give the categories of a held-out split the numbers that they have in the training data."""
+    maps = {(name, index): {int(a): int(b) for a, b in codes} for name, index, codes in columns}
+
+    def changed(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        for (column, index), codes in maps.items():
+            tensor = column_codes_changed(tensor, index, codes) if column == name else tensor
+        return tensor
+
+    _feed_of(setup, split)
+    change_batches(setup, lambda batch: batch.map_inputs(changed), only=split)
 
 
 def _feed_of(setup: Setup, split: str) -> Feed:
