@@ -110,6 +110,7 @@ class StepEvents:
     averages: tuple[Averaging, ...] = ()
     loose: tuple[ParameterFlow, ...] = ()  # single tensors that the program holds and that require a gradient
     schedulers: tuple[str, ...] = ()  # that each call steps
+    loads_of_itself: tuple[str, ...] = ()  # networks into which the step loads their own weights
 
 
 CALLS = 6
@@ -149,6 +150,7 @@ def step_events(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> S
         schedulers=tuple(
             name for name, s in reached.schedulers.items() if s.last_epoch - epochs[name] >= max(log.call, 1)
         ),
+        loads_of_itself=tuple(dict.fromkeys(log.loads_of_itself)),
     )
 
 
@@ -166,7 +168,7 @@ def _run(
     most = CALLS_AT_MOST if sandbox.train_step is not None else most
     with log.following(), modes.watched(), copies.watching():
         for call in control.as_many(range(most), fewest=fewest):
-            if failure or (call >= fewest and not _waits(log)):
+            if failure or (call >= fewest and not _waits(log) and not copies.waits):
                 break
             control.progress(call / most, "following the gradients of your training step")
             log.begin_call()

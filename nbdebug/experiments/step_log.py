@@ -26,6 +26,7 @@ __all__ = ["Clip", "Followed", "StepLog", "Steps"]
 
 _CLIPS = {inspect.unwrap(clip).__code__: clip.__name__ for clip in (clip_grad_norm_, clip_grad_value_)}
 _UNSCALE = torch.amp.GradScaler.unscale_.__code__
+_LOADS = nn.Module.load_state_dict.__code__
 _MOST_OF = 0.9  # of an optimizer's parameters
 
 
@@ -90,6 +91,7 @@ class StepLog:
         self._thread = threading.get_ident()
         self.watched: set[int] = set()  # parameters whose values after a step are kept
         self.after_step: dict[int, torch.Tensor] = {}
+        self.loads_of_itself: list[str] = []  # networks whose own weights are loaded into them
         self._collect()
 
     def _collect(self) -> None:
@@ -234,9 +236,26 @@ class StepLog:
             return
         if frame.f_code is _UNSCALE:
             self._unscaled = True
+        elif frame.f_code is _LOADS:
+            self._loaded(frame.f_locals.get("self"), frame.f_locals.get("state_dict"))
         elif frame.f_code in _CLIPS:
             values = frame.f_locals
             self._clipped(values.get("parameters"), values.get("max_norm", values.get("clip_value", math.inf)))
+
+    def _loaded(self, module: Any, state: Any) -> None:
+        """Note a network that is given nothing but the tensors that it holds: that changes nothing."""
+        own = {tensor.data_ptr() for tensor in module.state_dict(keep_vars=True).values() if tensor.numel()}
+        given = {tensor.data_ptr() for tensor in state.values() if isinstance(tensor, torch.Tensor) and tensor.numel()}
+        if own and own == given:
+            parts = (
+                (network, path, part)
+                for network, root in self.reached.networks.items()
+                for path, part in root.named_modules()
+                if part is module
+            )
+            for network, path, _ in parts:
+                self.loads_of_itself.append(path if network == "model" and path else f"{network}.{path}".rstrip("."))
+                return
 
     def _clipped(self, parameters: Any, limit: Any) -> None:
         given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
