@@ -19,6 +19,7 @@ from nbdebug.experiments.reached_parts import innermost, reached_parts
 from nbdebug.experiments.step_log import StepLog, Steps
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.loss import total_of
 from nbdebug.setup.several import SeveralOptimizers
 from nbdebug.setup.user_code import user_code
 
@@ -80,6 +81,7 @@ class OptimizerSteps:
     passes: tuple[int, ...] = ()
     divided: bool = False  # whether any of these losses, or its gradients before the step, was divided or weighted
     lost: tuple[float, ...] = ()
+    probed: int = 0  # steps with gradients of a pass for an input, beside those of the loss that is returned
     rate: float = 0.0
     precision: str = ""
     is_main: bool = False
@@ -174,7 +176,7 @@ def _run(
             log.begin_call()
             copies.begin_call()
             with user_code() as tried:
-                _call(sandbox, batches[call % len(batches)].clone())
+                log.end_call(_call(sandbox, batches[call % len(batches)].clone()))
             failure = tried.failure
             copies.end_call(log.after_step)
     for key, followed in log.parameters.items():
@@ -182,13 +184,14 @@ def _run(
     return failure.splitlines()[0] if failure else ""
 
 
-def _call(sandbox: Sandbox, batch: Batch) -> None:
+def _call(sandbox: Sandbox, batch: Batch) -> object:
     if sandbox.train_step is not None:
-        sandbox.user_step(batch)
-    elif _takes_steps(sandbox):
+        return total_of(sandbox.user_step(batch))
+    if _takes_steps(sandbox):
         sandbox.plain_step(batch)
     else:
         _backward(sandbox.run(batch).loss)
+    return None
 
 
 def _takes_steps(sandbox: Sandbox) -> bool:
@@ -266,6 +269,7 @@ def _optimizer(log: StepLog, sandbox: Sandbox, steps: Steps) -> OptimizerSteps:
         passes=tuple(steps.passes),
         divided=steps.divided,
         lost=tuple(steps.lost),
+        probed=steps.probed,
         rate=max((float(group.get("lr") or 0.0) for group in steps.optimizer.param_groups), default=0.0),
         precision=str(coarse[0]).removeprefix("torch.") if coarse else "",
         is_main=is_given and not isinstance(sandbox.optimizer, SeveralOptimizers),

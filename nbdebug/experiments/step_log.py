@@ -19,6 +19,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from nbdebug.core.torch_compat import backward_id
 from nbdebug.experiments.gradient_shares import GradientShares
 from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
+from nbdebug.experiments.input_passes import InputPasses
 from nbdebug.experiments.reached_parts import Reached
 from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
 
@@ -60,6 +61,7 @@ class Steps:
     passes: list[int] = field(default_factory=list)  # backward passes of one place in the code, for each step
     divided: bool = False  # whether the loss of any was divided or weighted, or the gradients before a step
     lost: list[float] = field(default_factory=list)  # share of low-precision values that a step leaves unchanged
+    probed: int = 0  # used gradients of a pass for an input, beside those of the loss that is returned
 
 
 @dataclass
@@ -86,6 +88,7 @@ class StepLog:
         self.call = -1
         self._unscaled = self._is_divided = False
         self._shares = GradientShares()
+        self._inputs = InputPasses(lambda leaf: id(leaf) in self.parameters or isinstance(leaf, nn.Parameter))
         self._consumed: dict[int, set[int]] = {}  # by an optimizer's id: the backward passes that its steps used
         self._before: dict[int, torch.Tensor] = {}
         self._thread = threading.get_ident()
@@ -136,6 +139,7 @@ class StepLog:
                 roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
                 given = grad_tensors is not None and any(g is not None for g in _listed(grad_tensors))
                 self._is_divided = given or any(is_weighted(root.grad_fn) for root in roots)
+                self._inputs.begin(roots)
             return backward(tensors, grad_tensors, *args, **kwargs)
 
         return noting
@@ -145,6 +149,11 @@ class StepLog:
         self.call += 1
         self._unscaled = False
         self.after_step = {}
+
+    def end_call(self, returned: Any) -> None:
+        """Say that the step has returned this."""
+        for steps in self._inputs.end_call(returned):
+            steps.probed += 1  # type: ignore[attr-defined]
 
     def held(self) -> set[int]:
         """Return the ids of all parameters that an optimizer holds which is reached or took a step."""
@@ -164,6 +173,7 @@ class StepLog:
         if number not in self.sites:
             self.sites[number] = _site()
             self.divided[number] = self._is_divided
+            self._inputs.note(number)
         if cleared:
             followed.made_of.clear()
             followed.used.clear()
@@ -196,6 +206,7 @@ class StepLog:
         own = id(steps.optimizer)
         stale = [f for f in live if f.used.get(own, set()) & set(f.made_of) and set(f.made_of) - f.used[own]]
         steps.stale += bool(stale)
+        self._inputs.judge(steps, [f.made_of for f in live], self._consumed.get(own, set()))
         foreign: dict[int, int] = {}
         for followed in live:
             newest = self.sites[followed.made_of[-1]]
