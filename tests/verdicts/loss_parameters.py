@@ -149,6 +149,7 @@ table = Table("unregistered-parameters")
 table.row("none", "silent", HiddenParameters((), (), 0, True))
 table.row("in a list", "bug", HiddenParameters((hidden(False),), (), 0, True))
 table.row("in a list and the optimizer", "note", HiddenParameters((hidden(True),), (), 0, True))
+table.row("made in every pass", "bug", HiddenParameters((), (), 2, True, made=(("Linear", "model"),)))
 table.row("of the loss", "suspect", HiddenParameters((), (hidden(False),), 0, True))
 table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (hidden(False),), 0, False))
 
