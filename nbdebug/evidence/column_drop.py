@@ -19,7 +19,7 @@ __all__ = ["ColumnDrop", "ColumnDrops", "column_drops"]
 MOST_COLUMNS = 64
 FEWEST = 80  # samples of the split, and of each half of the training data
 LEAF = 10  # samples in a leaf: a tree of one column is to be smooth
-WORTH = 0.15  # from chance to perfect: a column that predicts less has little to lose
+WORTH = 0.3  # from chance to perfect: a column that predicts less has little to lose
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _largest(
             _score(model.predict(train.rows[test][:, one]), wanted[test], train.kind),
             _score(model.predict(split.rows[inside][:, one]), held[inside], train.kind),
         )
-        p = _p_value(scores[0], scores[1], len(test), int(inside.sum())) * train.rows.shape[1]
+        p = _p_value(*scores, wanted[test], held[inside], train.kind) * train.rows.shape[1]
         if scores[0] >= WORTH and (best is None or scores[0] - scores[1] > best[0]):
             best = scores[0] - scores[1], column, *scores, min(1.0, p)
     if best is None:
@@ -104,24 +104,34 @@ def _targets(table: SampleTable) -> np.ndarray:
 
 
 def _tree(kind: str) -> DecisionTreeClassifier | DecisionTreeRegressor:
-    tree = DecisionTreeClassifier if kind == "classes" else DecisionTreeRegressor
-    return tree(min_samples_leaf=LEAF, max_leaf_nodes=32, random_state=0)
+    if kind == "classes":
+        return DecisionTreeClassifier(min_samples_leaf=LEAF, max_leaf_nodes=32, class_weight="balanced", random_state=0)
+    return DecisionTreeRegressor(min_samples_leaf=LEAF, max_leaf_nodes=32, random_state=0)
 
 
 def _forest(kind: str) -> RandomForestClassifier | RandomForestRegressor:
-    forest = RandomForestClassifier if kind == "classes" else RandomForestRegressor
-    return forest(60, min_samples_leaf=3, random_state=0, n_jobs=1)
+    if kind == "classes":
+        return RandomForestClassifier(60, min_samples_leaf=3, class_weight="balanced", random_state=0, n_jobs=1)
+    return RandomForestRegressor(60, min_samples_leaf=3, random_state=0, n_jobs=1)
 
 
 def _score(guess: np.ndarray, wanted: np.ndarray, kind: str) -> float:
+    """Return the explained variance, or the balanced accuracy: splits may have other shares of the classes."""
     if kind == "classes":
-        _, counts = np.unique(wanted, return_counts=True)
-        chance = float(counts.max() / len(wanted))
-        return float(((guess == wanted).mean() - chance) / max(1 - chance, 1e-9))
+        classes = np.unique(wanted)
+        each = float(np.mean([(guess[wanted == c] == c).mean() for c in classes]))
+        return (each - 1 / len(classes)) / (1 - 1 / len(classes)) if len(classes) > 1 else 0.0
     return float(1 - ((wanted - guess) ** 2).sum() / max(((wanted - wanted.mean()) ** 2).sum(), 1e-12))
 
 
-def _p_value(one: float, other: float, size: int, other_size: int) -> float:
-    """Compare two scores as correlations, by Fisher's transformation."""
+def _p_value(one: float, other: float, wanted: np.ndarray, held: np.ndarray, kind: str) -> float:
+    """Compare two scores: as correlations by Fisher's transformation, or as means of the classes' accuracies."""
+    if kind == "classes":
+        errors = []
+        for labels in (wanted, held):
+            _, counts = np.unique(labels, return_counts=True)
+            errors.append((0.25 / counts).sum() / len(counts) ** 2)
+        distance = (one - other) * (1 - 1 / len(np.unique(wanted)))
+        return float(norm.sf(distance / np.sqrt(sum(errors))))
     a, b = (np.arctanh(min(max(score, 0.0) ** 0.5, 0.999)) for score in (one, other))
-    return float(norm.sf((a - b) / np.sqrt(1 / (size - 3) + 1 / (other_size - 3))))
+    return float(norm.sf((a - b) / np.sqrt(1 / (len(wanted) - 3) + 1 / (len(held) - 3))))

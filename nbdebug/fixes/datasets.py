@@ -15,6 +15,7 @@ from nbdebug.experiments.split_codes import column_codes_changed
 from nbdebug.fixes import patch
 from nbdebug.fixes.data import change_batches
 from nbdebug.setup import Feed, Setup
+from nbdebug.setup.dataset_origin import read_like
 from nbdebug.setup.feature_rows import digests_of
 from nbdebug.setup.object_graph import arrays_in
 from nbdebug.setup.sample_dataset import seed_all
@@ -106,6 +107,15 @@ def scale_split(setup: Setup, *, split: str, name: str, factor: float, shift: fl
 
     _feed_of(setup, split)
     change_batches(setup, lambda batch: batch.map_inputs(scaled), only=split)
+
+
+@patch("answers")
+def read_like_validation(setup: Setup) -> None:
+    """Read the training samples as the validation data are read, without augmentation."""
+    found = [feed for like in setup.feeds[1:] if (feed := read_like(setup.feed, like)) is not None]
+    if not found:
+        raise NotApplicable("no other split has the data set of the training data with other transforms")
+    setup.feed = found[0]
 
 
 @patch("clean")
