@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.repeated_reads import Rereading
@@ -192,6 +192,11 @@ def _alone(rereading: Rereading, limit: float) -> Finding:
             Remedy(
                 "Assign what the transform of the input returns: most of them return a copy.",
                 "image = np.fliplr(image).copy()\npoint[0] = width - 1 - point[0]",
+            ),
+            Remedy(
+                "Leave this augmentation out.",
+                "train_data.transform = val_data.transform",
+                Patch("read-like-validation"),
             ),
         ),
     )
