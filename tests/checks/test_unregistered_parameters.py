@@ -133,3 +133,35 @@ def test_hidden_but_unused_is_fine() -> None:
     model.spare = [nn.Linear(3, 3)]
     model.record = {"best": torch.zeros(3, requires_grad=True)}
     assert severities(**setup(model)) == []
+
+
+class SizedLater(nn.Module):
+    """A layer whose input size is found out in the forward pass, each time anew or once."""
+
+    def __init__(self, *, once: bool) -> None:
+        super().__init__()
+        self.first, self.last, self.once = nn.Conv1d(1, 4, 3), nn.Linear(16, 10), once
+        self.middle: nn.Module | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Flatten and go on."""
+        x = self.first(x[:, None]).relu().flatten(1)
+        middle = self.middle if self.middle is not None else nn.Linear(x.shape[1], 16)
+        if self.once:
+            self.middle = middle
+        return self.last(middle(x).relu())
+
+
+@failing_example("unregistered-parameters", where="model")
+def layer_made_in_forward() -> dict[str, Any]:
+    """The weights are other ones in every pass."""
+    return setup(SizedLater(once=False))  # fixed: return setup(nn.Sequential(nn.Linear(64, 16), nn.Linear(16, 10)))
+
+
+def test_what_is_created_once_or_without_weights_is_fine() -> None:
+    class Loss(nn.Module):
+        def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return nn.CrossEntropyLoss()(nn.Softplus()(output), target)
+
+    assert severities(**setup(SizedLater(once=True))) == []
+    assert severities(**{**setup(nn.Linear(64, 10)), "loss_fn": Loss()}) == []

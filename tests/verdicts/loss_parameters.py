@@ -8,6 +8,7 @@ from nbdebug.checks.data.blank_in_targets import CtcTargets
 from nbdebug.checks.loss.layers_share_weights import SharedLayer, SharedLayers
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
+from nbdebug.evidence.field_tables import FieldTable, FieldTables
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
@@ -148,6 +149,7 @@ table = Table("unregistered-parameters")
 table.row("none", "silent", HiddenParameters((), (), 0, True))
 table.row("in a list", "bug", HiddenParameters((hidden(False),), (), 0, True))
 table.row("in a list and the optimizer", "note", HiddenParameters((hidden(True),), (), 0, True))
+table.row("made in every pass", "bug", HiddenParameters((), (), 2, True, made=(("Linear", "model"),)))
 table.row("of the loss", "suspect", HiddenParameters((), (hidden(False),), 0, True))
 table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (hidden(False),), 0, False))
 
@@ -162,6 +164,9 @@ table.row("most targets are too long", "bug", CtcTargets(0, 64, 0, 40, 5))
 table.row("some targets are too long", "suspect", CtcTargets(0, 64, 0, 4, 5))
 
 table = Table("layers-share-weights")
-table.row("none", "silent", SharedLayers(()))
-table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)))
-table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)))
+table.row("none", "silent", SharedLayers(()), None)
+table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)), None)
+table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)), None)
+
+FIELDS = FieldTables((FieldTable("embedding", 104, (40, 40, 24)),))
+table.row("columns without offsets", "suspect", SharedLayers(()), FIELDS)

@@ -14,6 +14,7 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.created_modules import Created, created_modules
 from nbdebug.experiments.reachable_tensors import hidden_tensors
 from nbdebug.experiments.reached_parts import reached_parts
 from nbdebug.sandbox import Sandbox
@@ -49,6 +50,7 @@ class HiddenParameters:
     of_loss: tuple[HiddenParameter, ...]
     strangers: int
     optimizer_given: bool
+    made: tuple[tuple[str, str], ...] = ()  # layers that the forward pass creates: kind, and the module that does it
 
 
 BATCHES = 2
@@ -66,13 +68,16 @@ def hidden_parameters(sandbox: Sandbox, trial: TrialRun) -> HiddenParameters:
     candidates = [tensor for *_, tensor in (*of_model, *of_loss)]
     norms = [0.0] * len(candidates)
     known = {id(t) for t in (*sandbox.model.parameters(), *candidates)}
-    strangers: set[int] = set()
+    strangers, made = set[int](), list[tuple[str, str]]()
     for batch in sandbox.batches(BATCHES):
-        loss = sandbox.run(batch).loss
+        with created_modules() as created:
+            loss = sandbox.run(batch).loss
         if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
             raise NotApplicable("the loss has no gradient")
         given = {id(t) for t in tensors_in(batch.raw)}
-        strangers |= {id(leaf) for leaf in _leaves(loss)} - known - given
+        leaves = {id(leaf) for leaf in _leaves(loss)}
+        strangers |= leaves - known - given
+        made = _made(sandbox, created, leaves - known)  # in the last batch: what is created once is registered by then
         if candidates:
             gradients = torch.autograd.grad(loss, candidates, allow_unused=True)
             norms = [
@@ -86,7 +91,15 @@ def hidden_parameters(sandbox: Sandbox, trial: TrialRun) -> HiddenParameters:
         of_loss=tuple(fact for fact in facts[len(of_model) :] if fact.gradient > 0),
         strangers=len(strangers - held),
         optimizer_given=not sandbox.owns_optimizer,
+        made=tuple(made),
     )
+
+
+def _made(sandbox: Sandbox, created: list[Created], leaves: set[int]) -> list[tuple[str, str]]:
+    """Return the layers that were created in a forward pass, are no part of the model, and get a gradient."""
+    paths = {id(module): path or "model" for path, module in sandbox.model.named_modules()}
+    live = [c for c in created if any(id(p) in leaves for p in c.module.parameters(recurse=False))]
+    return [(type(c.module).__name__, paths.get(id(c.creator), "model")) for c in live if id(c.module) not in paths]
 
 
 def _of_loss(loss_fn: Any) -> Found:
@@ -129,7 +142,8 @@ def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
     """Layers or tensors that the forward pass uses are not registered as parameters.
 
     nbdebug walks the autograd graph of the loss to its leaf tensors, and looks for those that `model.parameters()` does
-    not list: layers in plain lists, dicts and tuples, tensors in plain attributes.
+    not list: layers in plain lists, dicts and tuples, tensors in plain attributes, and layers that every forward pass
+    creates anew.
 
     Why it matters: the optimizer never updates them, `to(device)` does not move them, `state_dict` does not save them.
     They keep their initial values, and nothing warns.
@@ -150,10 +164,32 @@ def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
             f"`model.parameters()`" + ("; passed to the optimizer explicitly." if learned else ", so never trained."),
             "note" if learned else "bug",
         )
+    for place in dict.fromkeys(place for _, place in hidden.made):
+        yield _made_anew(place, [kind for kind, other in hidden.made if other == place])
     lone = [fact for fact in hidden.of_loss if not fact.in_optimizer]
     if lone and hidden.optimizer_given:
         says = f"The loss has {len(lone)} trainable tensors (`{lone[0].path}`) that are not in the optimizer."
         yield _finding(lone[0].place, lone, says, "suspect")
+
+
+def _made_anew(place: str, kinds: list[str]) -> Finding:
+    names = ", ".join(dict.fromkeys(kinds))
+    return Finding(
+        f"`{place}` creates {len(kinds)} layer{'s' * (len(kinds) > 1)} ({names}) in every forward pass: the weights "
+        "are new each time and never trained.",
+        where=place,
+        evidence={
+            "layers": kinds,
+            "threshold": "model.parameters() lists every leaf of the graph",
+            "source": SOURCE,
+        },
+        remedies=(
+            Remedy(
+                "Create the layer once, in `__init__`; `nn.LazyLinear` finds its input size by itself.",
+                "self.fc = nn.LazyLinear(48)",
+            ),
+        ),
+    )
 
 
 def _finding(place: str, facts: list[HiddenParameter], says: str, severity: str) -> Finding:
