@@ -40,7 +40,7 @@ class FlowLikelihood:
 
 @probe
 def flow_likelihood(sandbox: Sandbox) -> FlowLikelihood:
-    """Measure the Jacobian from inputs to code on parts of a batch, and compare it with the rest of the loss."""
+    """Measure the Jacobian from inputs to code on parts of a batch, beside the rest of the loss."""
     sandbox.ready_to_train()
     batch, step = sandbox.batch(), sandbox.train_step is not None and sandbox.compute_loss is None
     if step:
