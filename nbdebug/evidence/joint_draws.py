@@ -184,7 +184,7 @@ def _is_mirrored(alone: list[tuple[int, torch.Tensor, torch.Tensor]], scale: flo
     """Whether each column that changed and one that it changed to add up to the same number in all pairs."""
     if len({sample for sample, *_ in alone}) < FEWEST:
         return False
-    before, after = (torch.stack([pair[part] for pair in alone]) for part in (1, 2))  # type: ignore[arg-type]
+    before, after = (torch.stack(targets) for targets in ([one for _, one, _ in alone], [two for *_, two in alone]))
     changed = ((before - after).abs() > EQUAL * scale).double().mean(0) > 0.5
     sums = (before[:, :, None] + after[:, None, :]).std(0) <= 10 * EQUAL * scale
     return bool(changed.any()) and bool(sums[changed].any(1).all())

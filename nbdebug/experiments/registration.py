@@ -89,10 +89,12 @@ def _correlations(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     one, other = (t - t.mean((-2, -1), keepdim=True) for t in (one, other))
 
     def spectrum(t: torch.Tensor) -> torch.Tensor:
-        return torch.fft.rfft2(F.pad(t, (0, width, 0, height)))
+        found: torch.Tensor = torch.fft.rfft2(F.pad(t, (0, width, 0, height)))
+        return found
 
     def over(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.fft.irfft2(spectrum(a).conj() * spectrum(b), s=size)
+        found: torch.Tensor = torch.fft.irfft2(spectrum(a).conj() * spectrum(b), s=size)
+        return found
 
     count = over(whole, whole).clamp(min=1)
     sums, others = over(one, whole), over(whole, other)
