@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nbdebug.checks.data.edges_not_offset import JoinedGraphs
 from nbdebug.checks.data.incompatible_target_shape import TargetAlignment
 from nbdebug.checks.data.labels_unrelated_to_inputs import OwnRelation
 from nbdebug.checks.data.target_leaks_into_inputs import ColumnLeak
@@ -190,3 +191,15 @@ table.pair("alpha", lambda count: noisy(count, 2 * count), {74: "suspect", 73: "
 table.pair("gain", lambda gain: noisy(gain=gain), {0.31: "suspect", 0.29: "silent"})
 table.pair("flat", lambda rest: noisy(150, rest), {480: "suspect", 505: "silent"})
 table.pair("samples", lambda count: noisy(20, 20, count), {100: "suspect", 99: "not applicable"})
+
+
+def graphs(highest: int = 8, empty: int = 14) -> JoinedGraphs:
+    """Return a batch of 16 graphs with at most 9 nodes."""
+    return JoinedGraphs("edges", 16, 112, 9, highest, empty)
+
+
+table = Table("edges-not-offset")
+table.row("not shifted", "bug", graphs())
+table.row("shifted", "silent", graphs(111, 0))
+table.row("few graphs with edges", "silent", graphs(111, 14))
+table.pair("empty", lambda share: graphs(empty=round(16 * share)), {0.56: "bug", 0.5: "silent"})
