@@ -45,14 +45,14 @@ def reshaped_instead_of_permuted() -> dict[str, Any]:
 
 
 def noise(pictures: torch.Tensor) -> torch.Tensor:
-    """Return as much noise as there is picture."""
+    """Return noise with the standard deviation of the pictures."""
     return pictures.std() * torch.randn(pictures.shape, generator=seeded(9))
 
 
 @failing_example("misread-image-layout", where="0")
 def noisy_pictures_reshaped() -> dict[str, Any]:
     """The same of noisy pictures, which are hardly smooth in any layout."""
-    pictures = photographs() + noise(photographs())
+    pictures = photographs() + 0.3 * noise(photographs())
     return setup(pictures.reshape(-1, 3, 32, 32))
 
 
