@@ -32,6 +32,7 @@ TREE: tuple[Stage, ...] = (
                     "constant-inputs",
                     "misread-image-layout",
                     "padding-dominates",
+                    "edges-not-offset",
                 ),
             ),
             Step(
