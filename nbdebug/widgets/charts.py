@@ -30,7 +30,6 @@ STYLE = """<style>
 .nbdebug-chart .bqplot > svg .axis text.axislabel, /* which bqplot makes orange on dark ground */
 .nbdebug-chart .bqplot > svg .axis text { fill: var(--jp-ui-font-color1, currentColor) !important; }
 .nbdebug-chart .bqplot text { font-size: 11px; }
-.nbdebug-chart .bqplot .bar_label { fill: var(--jp-ui-font-color1, currentColor) !important; }
 .nbdebug-chart .bqplot .axis line, .nbdebug-chart .bqplot .axis path { stroke: rgba(127, 127, 127, 0.35); }
 </style>"""
 

@@ -146,7 +146,8 @@ def _named(path: str, looks: Sequence[T], name: Callable[[T], str]) -> T | None:
 
 def _histogram(bins: Histogram, title: str, *, dead: bool = False) -> HistogramGrid:
     """Return a histogram; the bin of zero stands out where most units are dead."""
-    edges = np.linspace(bins.low, bins.high if bins.high > bins.low else bins.low + 1e-12, len(bins.counts) + 1)
+    half = 0.0 if bins.high > bins.low else 0.5 * max(abs(bins.low), 1.0)  # where all values are the same
+    edges = np.linspace(bins.low - half, bins.high + half, len(bins.counts) + 1)
     zero = int(np.clip(np.searchsorted(edges, 0.0, side="right") - 1, 0, len(bins.counts) - 1))
     marked = (zero,) if dead and bins.low <= 0 <= bins.high else ()
     title += "; orange: zero, where most units are dead" * bool(marked)

@@ -49,6 +49,11 @@ class Telling:
                 self._say(event.fraction, event.text, pane.session)
                 self._draw(pane)
 
+    def begin_check(self, check: str, session: Session) -> None:
+        """Say which check is judged, until its experiment says more."""
+        self._begun = time.monotonic()
+        self._say(0.0, f"checking {check}", session)
+
     def _say(self, fraction: float, text: str, session: Session) -> None:
         """Say the step, the experiment, and how long it still takes: at most what the run may take."""
         seconds = time.monotonic() - self._begun

@@ -260,7 +260,9 @@ class Wizard:
             self.tasks.telling.clear(self.pane)
         self._refresh()
         if state in ("running", "waiting"):
-            self.face.busy({"running": f"checking {text}"}.get(state, text))
+            self.face.busy(text)
+            if state == "running":
+                self.tasks.telling.begin_check(text, self.session)
         else:
             self.navigation.show_tab()
             self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")

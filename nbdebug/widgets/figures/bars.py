@@ -31,9 +31,6 @@ class LiveBars(LiveFigure):
         tip = bqplot.Tooltip(fields=["x", "y"], labels=["", chart.unit or "value"], formats=["", ".4g"])
         self._bars = bqplot.Bars(x=[], y=[], scales={"x": names, "y": values}, orientation="horizontal", tooltip=tip)
         self._bars.padding = 0.3
-        self._bars.label_display, self._bars.label_display_format = True, ".3g"
-        self._bars.label_font_style = {"font-size": "11px", "font-weight": "normal"}
-        self._bars.label_display_horizontal_offset = 4
         self._values, self._names = bqplot.Axis(scale=values, **QUIET), bqplot.Axis(scale=names, color="#7f7f7f")
         self._values.num_ticks = MOST_TICKS
         self._names.orientation, self._names.grid_lines = "vertical", "none"
@@ -79,7 +76,7 @@ class LiveBars(LiveFigure):
         low = min((v for v in drawn if math.isfinite(v)), default=0.0) / 2 if self._is_log(chart) else 0.0
         left = 14 + 7 * max(map(len, names))
         with self.figure.hold_sync(), self._bars.hold_sync(), self._values.hold_sync():
-            self.figure.fig_margin = {"top": 6, "bottom": 40, "left": left, "right": 52}
+            self.figure.fig_margin = {"top": 6, "bottom": 40, "left": left, "right": 24}
             self.figure.layout.height = f"{ROW * len(kept) + 46}px"
             self._bars.base = low
             self._bars.x, self._bars.y = names, np.nan_to_num(np.array(drawn), nan=low)
@@ -101,7 +98,7 @@ class LiveBars(LiveFigure):
 
 def _named(chart: Bars, index: int, value: float) -> str:
     name = short(chart.labels[index] if index < len(chart.labels) else index, MOST_LETTERS)
-    return f"{'! ' * is_out(value, chart.band)}{name}{'' if math.isfinite(value) else f' ({figure(value)})'}"
+    return f"{'! ' * is_out(value, chart.band)}{name}  {figure(value)}"
 
 
 def _unlike(names: Iterable[str]) -> list[str]:
