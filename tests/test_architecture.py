@@ -28,9 +28,9 @@ LAYERS: list[tuple[str, ...]] = [
     ("errors",),
     ("core", "charts"),
     ("setup",),
-    ("distributed",),
+    ("setup.distributed",),
     ("sandbox",),
-    ("recorder",),
+    ("watch.recorder",),
     ("experiments",),
     ("evidence",),
     ("checks",),
@@ -39,8 +39,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("report",),
     ("fixes",),
     ("engine",),
-    ("watch", "taps", "exceptions"),
-    ("improve", "bisection", "views", "widgets", "integrations", "__main__"),
+    ("watch", "engine.explain_error"),
+    ("improve", "engine.bisection", "views", "widgets", "integrations", "__main__"),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -13,8 +13,8 @@ import nbdebug
 from nbdebug.core.registry import registry
 from nbdebug.watch.judging import judged
 from nbdebug.watch.saving import load
-from tests.distributed.torchrun import torchrun
 from tests.examples import all_failing_examples, all_recorded
+from tests.setup.distributed.torchrun import torchrun
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from check_examples import Example, examples

@@ -155,7 +155,7 @@ def judged(finding: Finding, found: Differential) -> Finding:
     if refuted:
         return replace(finding, severity="note", told_apart="Its fix on a copy does not rescue the training.")
     if found.cause is not None and (found.confirms(finding.check) or found.is_part(finding.check)):
-        told = "its fix rescues the training as well" if not found.is_part(finding.check) else "it is the other half"
+        told = "its fix rescues the training as well" if found.confirms(finding.check) else "its fix is part of it"
         return replace(finding, severity="suspect", told_apart=f"One cause with {found.cause.exchange.check}: {told}.")
     return replace(finding, severity="suspect")
 

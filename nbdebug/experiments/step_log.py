@@ -20,7 +20,7 @@ from nbdebug.core.torch_compat import backward_id
 from nbdebug.experiments.gradient_shares import GradientShares
 from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
 from nbdebug.experiments.reached_parts import Reached
-from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
+from nbdebug.watch.recorder.step_hooks import hook_gradient, hook_outer_steps
 
 __all__ = ["Clip", "Followed", "StepLog", "Steps"]
 

@@ -13,11 +13,11 @@ import torch
 from nbdebug.core.torch_compat import OPTIMIZER_HOOKS
 from nbdebug.experiments.gradient_state import held_by
 from nbdebug.experiments.reached_parts import reached_parts
-from nbdebug.recorder.graphs import GraphToken
-from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import tensors_in
+from nbdebug.watch.recorder.graphs import GraphToken
+from nbdebug.watch.recorder.step_hooks import hook_gradient, hook_outer_steps
 
 __all__ = ["LoopStep", "StepObserver"]
 

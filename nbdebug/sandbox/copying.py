@@ -12,13 +12,13 @@ import psutil
 import torch
 from torch import nn
 
-from nbdebug.distributed.alone import groups_in, lone_group
 from nbdebug.errors import UNCHANGED, ModelTooLarge, SandboxRefused
 from nbdebug.sandbox.functional import FunctionalModel
 from nbdebug.sandbox.late_state import LateState, is_plain_state
 from nbdebug.sandbox.module_copies import ATOMS, copy_modules
 from nbdebug.sandbox.scripted import ScriptShell, copied_script
 from nbdebug.setup.careful_copy import careful_copy
+from nbdebug.setup.distributed.alone import groups_in, lone_group
 from nbdebug.setup.object_graph import copy_generator, data_in, generators_in, human_bytes
 
 __all__ = ["Copied", "copy_together", "refuse_too_large"]

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from nbdebug.core.control import Control
-from nbdebug.distributed.alone import stand_alone
 from nbdebug.sandbox.autocast import leave_autocast, restores_autocast
 from nbdebug.sandbox.isolation import restores_hooks
 from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.setup.distributed.alone import stand_alone
 from nbdebug.setup.object_graph import generators_in
 from nbdebug.setup.sample_dataset import seed_all
 

@@ -15,10 +15,10 @@ from nbdebug.errors import NotApplicable, plainly
 from nbdebug.evidence.activation_histograms import ActivationLook, Histogram, LayerLook
 from nbdebug.evidence.recording import Recording
 from nbdebug.experiments.tensor_stats import TensorFacts
-from nbdebug.recorder.series import LayerSeries, OctaveHistory
 from nbdebug.views import page
 from nbdebug.views.asking import gathered, recorded
 from nbdebug.views.view import View
+from nbdebug.watch.recorder.series import LayerSeries, OctaveHistory
 
 __all__ = ["ActivationView", "show_activations"]
 

@@ -45,7 +45,7 @@ class Bisect:
 
     def run(self, session: Session, tell: Callable[[Event], None]) -> str:
         """Bisect, and return the answer in a sentence."""
-        from nbdebug.bisection.bisecting import bisect
+        from nbdebug.engine.bisection.bisecting import bisect
 
         control = session.control.shared()
         control.on_progress = lambda fraction, text: tell(Event("progress", "bisect", fraction, text))

@@ -14,8 +14,8 @@ import nbdebug
 from nbdebug.core.registry import registry
 from nbdebug.evidence.recording import Recording
 from nbdebug.integrations.lab.following import Follower, _health
-from nbdebug.recorder.series import Series
 from nbdebug.views.curve_data import thinned
+from nbdebug.watch.recorder.series import Series
 from tests.watch.runs import mlp, train
 
 WORDS = "nothing recorded yet: run the training"

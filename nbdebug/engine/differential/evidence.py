@@ -30,11 +30,12 @@ def compared(gate: LearningGate, found: Differential) -> str:
     """Return what the cause's exchange comes to, against the user's own training."""
     assert found.cause is not None
     run = found.cause
-    if gate.measure == "held-out loss":
+    if run.measure == "held-out loss":
         reached, own = f"the held-out loss reaches {run.value:.3g}", f"{gate.patient_value:.3g}"
     else:
-        reached = f"the {gate.measure} on held-out samples reaches {run.value:.0%}"
+        reached = f"the {run.measure} on held-out samples reaches {run.value:.0%}"
         own = f"{gate.patient_value:.0%}, chance level {gate.chance:.0%}"
+        own = own if run.measure == gate.measure else "no metric fits this loss"
     own = own if gate.is_finite else "the loss is not finite"
     return f"{reached} after {run.steps} steps (as it is: {own})."
 
@@ -44,7 +45,7 @@ def numbers(gate: LearningGate, found: Differential) -> dict[str, Any]:
     assert found.cause is not None
     return {
         f"{gate.measure} as it is": gate.patient_value,
-        f"{gate.measure} with {found.cause.exchange.name}": found.cause.value,
+        f"{found.cause.measure} with {found.cause.exchange.name}": found.cause.value,
         "skill as it is": found.own,
         "skill with the exchange": found.cause.skill,
         "achievable skill": gate.reference,
@@ -58,8 +59,11 @@ def contests(gate: LearningGate, found: Differential) -> tuple[Contest, ...]:
 
 def contests_of(gate: LearningGate, runs: Sequence[Run]) -> tuple[Contest, ...]:
     """Return the comparison of each of these runs with the user's own training."""
+    own = max(0.0, gate.patient_skill)
     return tuple(
         Contest(seed, gate.measure, gate.patient_value, run.value, better=True, clean=True)
+        if run.measure == gate.measure
+        else Contest(seed, "skill", own, run.skill, better=True, clean=True)
         for seed, run in enumerate(runs)
     )
 

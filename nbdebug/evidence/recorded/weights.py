@@ -13,7 +13,7 @@ from nbdebug.evidence.gradient_flow import GradientFlow, LayerFlow, trend_of
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach
 from nbdebug.evidence.recording import Recording
 from nbdebug.evidence.short_run import UpdateRatios
-from nbdebug.recorder.series import ParameterSeries, Series
+from nbdebug.watch.recorder.series import ParameterSeries, Series
 
 __all__ = [
     "WeightGrowth",

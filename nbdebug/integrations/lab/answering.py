@@ -65,7 +65,7 @@ def _mishap(_: Mapping[str, Any]) -> Mapping[str, Any]:
     """Say which kind of torch's errors the last one is; an empty kind for all others."""
     if "torch" not in sys.modules:
         return {"kind": "", "says": ""}
-    from nbdebug.exceptions.recognizing import last_error, recognized
+    from nbdebug.engine.explain_error.recognizing import last_error, recognized
 
     error = last_error()
     mishap = recognized(error) if error is not None else None
@@ -74,7 +74,7 @@ def _mishap(_: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _explain(_: Mapping[str, Any]) -> Mapping[str, Any]:
     """Explain the last error, in the forms that an output of a cell has."""
-    from nbdebug.exceptions import explain_error
+    from nbdebug.engine.explain_error import explain_error
 
     explained = explain_error()
     return {"data": {"text/html": explained._repr_html_(), "text/plain": str(explained)}}
