@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
