@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
+from nbdebug.core.work_clock import WorkClock
 from nbdebug.errors import Cancelled, OutOfTime
 
 __all__ = ["CANCELLED", "EFFORTS", "OUT_OF_TIME", "Control", "Effort", "limit_for"]
@@ -45,10 +45,10 @@ class Control:
         time_limit: float | None = None,
         on_progress: Listener | None = None,
         quick: bool = False,
-        clock: Clock = time.monotonic,
+        clock: Clock | None = None,
     ) -> None:
         self.quick = quick  # whether experiments have to make do with few batches
-        self.clock = clock
+        self.clock = clock or WorkClock()  # without the time that other programs take from this one
         self.cancel = threading.Event()
         self.interrupted = threading.Event()
         self.insisted = threading.Event()  # a second Ctrl-C, before the first was obeyed

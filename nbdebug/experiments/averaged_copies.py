@@ -48,6 +48,8 @@ class _Pair:
     stepped: int = 0
     used_apart: bool = False
     used: bool = False
+    ran: bool = False  # in any call
+    changed: bool = False  # in any call
 
 
 class CopyLog:
@@ -96,6 +98,7 @@ class CopyLog:
             first = torch.cat([before.flatten().double() for before in pair.before])
             pair.stepped += any(stepped) and not torch.equal(first, old)
             now = _flat(pair.network)
+            pair.ran, pair.changed = pair.ran or pair.used, pair.changed or not torch.equal(now, first)
             if torch.equal(now, old):
                 continue
             pair.uses += pair.used
@@ -103,6 +106,12 @@ class CopyLog:
             keep = _kept(old, now, [_flat(pair.source), pair.source_before])
             if keep is not None:
                 pair.keeps.append(keep)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a network that runs has not changed yet beside one that has, as a target before its update."""
+        changes = {pair.name: pair.changed for pair in self.pairs}
+        return any(pair.ran and not pair.changed and changes.get(pair.source_name, False) for pair in self.pairs)
 
     def judged(self) -> tuple[Averaging, ...]:
         """Return the pairs in which one network follows the other."""

@@ -34,6 +34,7 @@ class Navigation:
         face.on_click(face.back, lambda: self.go(-1))
         face.on_click(face.forward, lambda: self.go(1))
         face.on_click(face.go, self._go_to_next)
+        face.on_click(face.to_batch, lambda: self._open("Batch"))
         for name, button in face.tabs.items():
             face.on_click(button, lambda name=name: self._open(name))  # type: ignore[misc]
         face.tree.observe(lambda change: guarded(self._selected), "selected")

@@ -23,6 +23,7 @@ table = Table("accumulated-gradients")
 table.row("a step that fails", "not applicable", loop(error="ValueError: no"), None)
 table.row("clean gradients", "silent", loop(), None)
 table.row("a second optimizer", "bug", loop(), events(used("opt_d", stale=5)))
+table.row("gradients of an attack", "suspect", loop(), events(used("opt", probed=6)))
 table.pair("share", lambda dirty: (loop(dirty=dirty), None), {10: "bug", 9: "silent"})
 
 table = Table("step-never-taken")

@@ -11,7 +11,7 @@ import numpy as np
 
 from nbdebug.charts import HistogramGrid
 from nbdebug.core.text import clipped
-from nbdebug.widgets.figures.base import BLUE, MARGIN, QUIET, LiveFigure, head
+from nbdebug.widgets.figures.base import BLUE, MARGIN, QUIET, VERMILION, LiveFigure, head
 
 __all__ = ["LiveHistograms"]
 
@@ -42,6 +42,7 @@ class LiveHistograms(LiveFigure):
         if self._rows.options != tuple((name, i) for i, name in enumerate(names)):
             self._rows.options = tuple((name, i) for i, name in enumerate(names))
         self._rows.index = min(chosen, len(names) - 1)
+        self._rows.layout.display = None if len(names) > 1 else "none"
         self._head.value = head(chart.title)
         self._show_row()
 
@@ -55,6 +56,7 @@ class LiveHistograms(LiveFigure):
             # Bins of different widths are drawn alike, and labeled by their edges.
             self._bars.x = (edges[:-1] + edges[1:]) / 2 if even else np.arange(len(counts)) + 0.5
             self._bars.y = counts
+            self._bars.colors = [VERMILION if i in chart.marked else BLUE for i in range(max(len(counts), 1))]
             self._across.tick_values = None if even else marks.astype(float)
             self._across.tick_labels = None if even else {str(mark): f"{edges[mark]:.2g}" for mark in marks.tolist()}
             self._across.label = clipped(chart.x_label, 60)
