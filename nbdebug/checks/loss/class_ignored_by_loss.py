@@ -9,7 +9,7 @@ import torch
 
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.trial_run import TrialRun
@@ -17,6 +17,7 @@ from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["IgnoredClasses", "class_ignored_by_loss", "ignored_classes"]
 
@@ -59,12 +60,8 @@ def ignored_classes(sandbox: Sandbox, trial: TrialRun | None) -> IgnoredClasses:
 
 
 def _recorded(sandbox: Sandbox, batch: Batch) -> Recording:
-    try:
+    with required_run():
         return run_recorded(sandbox, batch, step=sandbox.train_step is not None)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the run fails: {described(error)}") from None
 
 
 def _read(recording: Recording, op: Op, batch: Batch) -> tuple[int, torch.Tensor, list[int], str] | None:
