@@ -157,9 +157,7 @@ def main() -> None:
     """Measure the margins and store them."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--effort", default="normal", choices=("quick", "normal"), help="of the healthy set-ups")
-    options.add_argument(
-        "--checks", nargs="*", default=[], help="measure their failing examples anew, no others"
-    )
+    options.add_argument("--checks", nargs="*", default=[], help="measure their failing examples anew, no others")
     given = options.parse_args()
     margins = Margins()
     listening(margins)
