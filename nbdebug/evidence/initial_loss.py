@@ -131,7 +131,7 @@ def _soon(sandbox: Sandbox, enough: float) -> float:
 
 
 def _untrained(sandbox: Sandbox, box: LossBox, constants: dict[Path, float]) -> dict[Path, tuple[float, ...]]:
-    """Return the losses of the same layers with fresh weights: nobody can have trained those.
+    """Return the losses of the same layers with fresh weights: those cannot have been trained.
 
     A copy that knows no more than the best constant answer is enough: it can no longer be that all of them know.
     """
