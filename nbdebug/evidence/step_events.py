@@ -86,7 +86,6 @@ class OptimizerSteps:
     precision: str = ""
     is_main: bool = False
     networks: tuple[str, ...] = ()
-    is_named: bool = True
 
 
 @dataclass(frozen=True)
@@ -279,7 +278,6 @@ def _optimizer(log: StepLog, sandbox: Sandbox, steps: Steps) -> OptimizerSteps:
         precision=str(coarse[0]).removeprefix("torch.") if coarse else "",
         is_main=is_given and not isinstance(sandbox.optimizer, SeveralOptimizers),
         networks=tuple(dict.fromkeys(f.network for f in held if f.network)),
-        is_named=name in log.reached.named or is_given,
     )
 
 

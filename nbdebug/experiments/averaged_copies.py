@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 __all__ = ["Averaging", "CopyLog"]
 
@@ -152,7 +153,7 @@ def _pairs(networks: dict[str, nn.Module]) -> list[_Pair]:
         parts.append((name, module))
         prefix = "" if name == "model" else f"{name}."
         parts += [(f"{prefix}{key}", child) for key, child in module.named_children()]
-    shapes = [[(n, tuple(p.shape)) for n, p in m.named_parameters() if not _is_lazy(p)] for _, m in parts]
+    shapes = [[(n, tuple(p.shape)) for n, p in m.named_parameters() if not is_lazy(p)] for _, m in parts]
     found = [
         _Pair(parts[i][0], parts[j][0], parts[i][1], parts[j][1])
         for i in range(len(parts))
@@ -165,10 +166,6 @@ def _pairs(networks: dict[str, nn.Module]) -> list[_Pair]:
 def _share(one: nn.Module, other: nn.Module) -> bool:
     own = {id(p) for p in one.parameters()}
     return any(id(p) in own for p in other.parameters())
-
-
-def _is_lazy(parameter: torch.Tensor) -> bool:
-    return isinstance(parameter, nn.UninitializedParameter)
 
 
 def _flat(module: nn.Module) -> torch.Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from nbdebug.core.torch_compat import backward_id
@@ -101,7 +102,7 @@ class StepLog:
     def _collect(self) -> None:
         for network, module in self.reached.networks.items():
             for name, parameter in module.named_parameters():
-                if not isinstance(parameter, nn.UninitializedParameter):
+                if not is_lazy(parameter):
                     self._follow(network, name, parameter)
         for name, tensor in self.reached.tensors.items():
             self._follow("", name, tensor)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.setup.batch_source import Feed
+from nbdebug.setup.batch_source import Feed, length_of
 
 __all__ = [
     "attributes_of_view",
@@ -45,7 +45,7 @@ def same_store(one: Any, other: Any) -> bool:
     """Whether two data sets hold the same samples in the same order, whatever they make of them."""
     if one is other:
         return True
-    if type(one) is not type(other) or _length(one) != _length(other) or not hasattr(one, "__dict__"):
+    if type(one) is not type(other) or length_of(one) != length_of(other) or not hasattr(one, "__dict__"):
         return False
     mine, theirs = dict(vars(one)), dict(vars(other))
     names = [name for name in mine if name in theirs and _is_content(name, mine[name]) and not is_view(name)]
@@ -132,10 +132,3 @@ def _equal(one: Any, other: Any) -> bool:
         pairs = zip(one[::step], other[::step], strict=False)
         return type(one) is type(other) and len(one) == len(other) and all(_equal(a, b) for a, b in pairs)
     return one is other or bool(type(one) is type(other) and _is_content("", one) and one == other)
-
-
-def _length(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError):
-        return None

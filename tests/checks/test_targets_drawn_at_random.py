@@ -35,6 +35,17 @@ def noise_drawn_twice() -> dict[str, Any]:
     return rows(compute)
 
 
+@failing_example(CHECK, where="loss_fn")
+def noise_drawn_in_the_shape_of_the_noise() -> dict[str, Any]:
+    """The noise that was added gives the target its shape, and nothing else."""
+
+    def compute(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+        noise = torch.randn_like(batch[0])
+        return F.mse_loss(model(batch[0] + noise), torch.randn_like(noise))
+
+    return rows(compute)
+
+
 class Denoiser(nn.Module):
     """A diffusion model that computes its own loss."""
 

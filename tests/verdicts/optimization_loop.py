@@ -76,12 +76,12 @@ table.pair("varied", lambda norm: scaled(1e-4 * norm, norm, now=0.1), {1.04: "su
 def schedule(low_at: int = 30, low: float = 0.0, count: int = 200, places: bool = False) -> Schedule:
     """Return rates of 1 that fall to a low one at some step."""
     rates = (1.0,) * low_at + (low,) * (count - low_at)
-    return Schedule("StepLR", rates, None, places=tuple(range(count)) if places else ())
+    return Schedule("StepLR", rates, places=tuple(range(count)) if places else ())
 
 
 table = Table("schedule-reaches-zero")
 table.row("constant", "silent", schedule(low=1.0), None)
-table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50, None), None)
+table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50), None)
 table.pair("nothing", lambda low: (schedule(low=low), None), {0.9e-4: "suspect", 1.1e-4: "silent"})
 table.pair("within", lambda value: (schedule(value), None), {50: "suspect", 51: "silent"})
 table.pair("wasted", lambda count: (schedule(9, count=10 + count, places=True), None), {50: "suspect", 49: "silent"})

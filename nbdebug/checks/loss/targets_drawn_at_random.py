@@ -13,6 +13,7 @@ from nbdebug.evidence.repeated_reads import Rereading
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, Tape, record
 from nbdebug.experiments.tape.read import LOSSES
+from nbdebug.experiments.tape.taint import read_operands
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.user_code import required_user_code
@@ -105,7 +106,7 @@ def _behind(tape: Tape, number: int) -> tuple[set[int], set[str]]:
             continue
         seen.add(current)
         names.add(op.name)
-        stack += op.inputs
+        stack += read_operands(op.name, list(op.inputs))  # `randn_like(noise)` reads no more than its shape
         if op.random_state is not None:
             drawn.add(op.index)
     return drawn, names
