@@ -8,6 +8,7 @@ from nbdebug.core.registry import probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.accidental_pairs import AccidentalPairs, accidental_pairs
+from nbdebug.experiments.bootstraps import Bootstrap, bootstraps
 from nbdebug.experiments.box_sides import BoxSides, box_sides
 from nbdebug.experiments.constant_terms import ConstantTerm, constant_terms
 from nbdebug.experiments.divergences import Divergence, divergences
@@ -22,6 +23,7 @@ from nbdebug.experiments.repeated_exponentials import RepeatedExponential, repea
 from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.program import TapeUnreadable, run_recorded
 from nbdebug.experiments.tape.tape import tape_of
+from nbdebug.experiments.target_domains import WrongTargets, wrong_targets
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.user_code import required_user_code
 
@@ -50,6 +52,8 @@ class LossOperands:
     exponentials: tuple[RepeatedExponential, ...] = ()
     schedules: tuple[NoiseSchedule, ...] = ()
     mixed: MixedSamples | None = None
+    wrong_targets: tuple[WrongTargets, ...] = ()
+    bootstraps: tuple[Bootstrap, ...] = ()
 
 
 @probe
@@ -78,6 +82,8 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
         exponentials=tuple(repeated_exponentials(recording)),
         schedules=tuple(noise_schedules(recording)),
         mixed=_mixed(recording, step, batch.size),
+        wrong_targets=tuple(wrong_targets(recording)),
+        bootstraps=tuple(bootstraps(recording)),
     )
 
 
