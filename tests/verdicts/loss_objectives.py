@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.loss.positive_pairs_repelled import PairForces
+from nbdebug.checks.loss.quantiles_reversed import QuantileSlopes
 from nbdebug.evidence.flow_likelihood import FlowLikelihood
 from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.evidence.sampled_normal import SampledNormal
@@ -144,3 +145,10 @@ table.pair(
     lambda share: operands(wrong_targets=(WrongTargets("soft_margin_loss", "signs", share, 32, ("y",), ""),)),
     {0.11: "bug", 0.09: "silent"},
 )
+
+
+table = Table("quantiles-reversed")
+table.row("no levels", "silent", QuantileSlopes((0.9, 0.1), (), "loss_fn"))
+table.row("as written", "silent", QuantileSlopes((0.1, 0.9), (0.1, 0.9), "loss_fn"))
+table.row("falling on purpose", "silent", QuantileSlopes((0.9, 0.2), (0.9, 0.2), "loss_fn"))
+table.pair("near", lambda d: QuantileSlopes((0.9, 0.1), (0.1 + d, 0.9), "loss_fn"), {0.019: "bug", 0.021: "silent"})

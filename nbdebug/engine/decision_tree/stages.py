@@ -207,6 +207,7 @@ TREE: tuple[Stage, ...] = (
                     "loss-sign-flipped",
                     "loss-unbounded-below",
                     "representation-collapse",
+                    "quantiles-reversed",
                     "positive-pairs-repelled",
                     "log-determinant-wrong",
                     "divergence-of-another-width",
