@@ -14,7 +14,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, Tape
-from nbdebug.experiments.tape.ops import Use
+from nbdebug.experiments.tape.ops import Use, Value
 from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.user_code import required_user_code
@@ -86,11 +86,17 @@ def _constants(tape: Tape) -> list[tuple[float, ...]]:
             value = tape.recording.values[part.number] if isinstance(part, Use) else None
             if isinstance(part, float) and 0 < part < 1 and part not in written[-1:]:
                 written.append(part)
-            if value is not None and value.taint == Taint.NONE and value.producer < 0 and value.tensor is not None:
+            if value is not None and value.tensor is not None and _is_constant(tape, value):
                 numbers = value.tensor.detach().flatten()
                 if numbers.is_floating_point() and bool(((numbers > 0) & (numbers < 1)).all()):
                     found.append(tuple(float(n) for n in numbers))
     return [*found, tuple(written)]
+
+
+def _is_constant(tape: Tape, value: Value) -> bool:
+    """Whether a tensor is written down: in a buffer, or as numbers inside of the loss."""
+    made = tape.recording.producer(value.number)
+    return value.taint == Taint.NONE and (made is None or not made.inputs)
 
 
 @check(explains=("loss-sign-flipped",))

@@ -19,7 +19,7 @@ TREE: tuple[Stage, ...] = (
                 "Loading",
                 "Does every sample load and collate?",
                 "An empty loader, or one that raises halfway through, ends training before it starts.",
-                ("sample-fails", "empty-loader"),
+                ("sample-fails", "empty-loader", "collate-mixes-samples"),
             ),
             Step(
                 "values",
@@ -32,6 +32,7 @@ TREE: tuple[Stage, ...] = (
                     "constant-inputs",
                     "misread-image-layout",
                     "padding-dominates",
+                    "edges-not-offset",
                 ),
             ),
             Step(
