@@ -164,10 +164,10 @@ class Face:
         self.status._dom_classes = ()
         self._switch(running=True)
 
-    def idle(self, text: str, *, done: bool) -> None:
-        """Show that nothing runs any more."""
+    def idle(self, text: str, *, done: bool, is_shown: bool = False) -> None:
+        """Show that nothing runs any more; what the screen shows already is told to a screen reader alone."""
         self.say(text)
-        self.status._dom_classes = ("nbdebug-unseen",) * (text == "done")  # the screen shows it; a reader is told
+        self.status._dom_classes = ("nbdebug-unseen",) * (text == "done" or is_shown)
         self.progress.value = 1.0 if done else 0.0
         self._switch(running=False)
 
