@@ -207,6 +207,11 @@ class Face:
         self.thresholds.layout.display = None if shown and runs and self.fold.value else "none"
         self._back.layout.display = "none"
 
+    def lead_with(self, button: widgets.Button | None) -> None:
+        """Make one button of a step the primary one; none where a fix has it."""
+        for one in (self.run_step, self.forward):
+            one.button_style = "primary" if one is button else ""
+
     def show_summary(self, says: str) -> None:
         """Show the result of the whole run in one line above a step, with a button that leads to it."""
         self.summary.value = prose(escape(says))

@@ -65,6 +65,8 @@ def notebook(request: pytest.FixtureRequest, server: Server, browser: Browser, s
     with new_page(server, browser, request.param, shots) as opened:
         opened.page.set_viewport_size({"width": 1400, "height": 1100})
         opened.open(f"screens-{request.param}.ipynb", [SETUP, WIZARD])
+        collapse = "() => window.jupyterapp.shell.collapseLeft?.()"  # so that the widths are about those of the cell
+        opened.page.evaluate(collapse)
         opened.run_all()
         opened.scroll_to(1)
         yield opened
