@@ -188,7 +188,7 @@ def _picture(
         if inline:
             return Markup(as_svg(finding.exhibit, label))
         return Markup('<img src="{}" alt="{}" width="500">').format(as_svg_address(finding.exhibit, label), label)
-    except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
+    except Exception:  # a file may hold an exhibit that cannot be drawn; the words are still worth reading
         return Markup('<p class="nbd-quiet">The image could not be drawn.</p>')
 
 

@@ -90,7 +90,7 @@ class Navigation:
             self.face.tree.selected = step.id
 
     def _go_to_next(self) -> None:
-        """Select what is recommended next: a step to run, or the step whose finding is to be mended."""
+        """Select what is recommended next: a step to run, or the step whose finding is to be fixed."""
         self.face.tree.selected = self.pane.recommended() or self.face.tree.selected
         self.show_step()
 

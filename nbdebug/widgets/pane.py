@@ -153,7 +153,7 @@ class Pane:
             return advice.step.id
         if advice.question is not None:
             return advice.question.after
-        return self.step_of(advice.mend.check) if advice.mend is not None else ""
+        return self.step_of(advice.fix.check) if advice.fix is not None else ""
 
     def step_of(self, check: str) -> str:
         """Return the id of the step that a check belongs to; empty where there is none."""
@@ -227,9 +227,9 @@ class Pane:
         self.face.show_doubt(" ".join(experiment.says for experiment in self.experiments()))
         advice = self._advice()
         what = advice.step.label if advice.step is not None else ""
-        what = what or (f"fix {advice.mend.check}." if advice.mend is not None else "")
+        what = what or (f"fix {advice.fix.check}." if advice.fix is not None else "")
         asked = advice.question.words if advice.question is not None else ""
-        is_shown = self.step == RESULT and advice.mend is not None
+        is_shown = self.step == RESULT and advice.fix is not None
         if is_shown:  # the fix stands above with its buttons
             self.face.show_next("", "", elsewhere=False)
             return

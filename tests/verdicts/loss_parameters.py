@@ -8,6 +8,7 @@ from nbdebug.checks.data.blank_in_targets import CtcTargets
 from nbdebug.checks.loss.layers_share_weights import SharedLayer, SharedLayers
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
+from nbdebug.evidence.field_tables import FieldTable, FieldTables
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
@@ -148,6 +149,10 @@ table = Table("unregistered-parameters")
 table.row("none", "silent", HiddenParameters((), (), 0, True))
 table.row("in a list", "bug", HiddenParameters((hidden(False),), (), 0, True))
 table.row("in a list and the optimizer", "note", HiddenParameters((hidden(True),), (), 0, True))
+made = HiddenParameter("", "", (), 1.0, False, "Linear")
+table.row("made in each forward pass", "bug", HiddenParameters((), (), 0, False, (made,), again=True))
+table.row("made in the first pass, beside an optimizer", "bug", HiddenParameters((), (), 0, True, (made,)))
+table.row("made in the first pass, before any optimizer", "silent", HiddenParameters((), (), 0, False, (made,)))
 table.row("of the loss", "suspect", HiddenParameters((), (hidden(False),), 0, True))
 table.row("of the loss, without an optimizer", "silent", HiddenParameters((), (hidden(False),), 0, False))
 
@@ -162,6 +167,8 @@ table.row("most targets are too long", "bug", CtcTargets(0, 64, 0, 40, 5))
 table.row("some targets are too long", "suspect", CtcTargets(0, 64, 0, 4, 5))
 
 table = Table("layers-share-weights")
-table.row("none", "silent", SharedLayers(()))
-table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)))
-table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)))
+table.row("none", "silent", SharedLayers(()), None)
+table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)), None)
+table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)), None)
+TABLES = FieldTables((FieldTable("embedding", 24, (8, 8, 8)),))
+table.row("columns without offsets", "suspect", SharedLayers(()), TABLES)

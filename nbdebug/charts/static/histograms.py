@@ -8,7 +8,8 @@ from matplotlib import colormaps
 from nbdebug.charts import HistogramGrid
 from nbdebug.charts.choice import evenly_spaced
 from nbdebug.charts.static.scales import Scale, tick_label
-from nbdebug.charts.static.sheet import BLUE, INK, RIGHT, VERMILION, WIDTH, Sheet, below_title, clipped, label_width
+from nbdebug.charts.static.sheet import BLUE, INK, RIGHT, VERMILION, WIDTH, Sheet, below_title, label_width
+from nbdebug.core.text import clipped
 
 __all__ = ["histograms"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from nbdebug.charts import Bars
 from nbdebug.charts.choice import is_out, noteworthy
 from nbdebug.charts.static.bars import bar_scale
-from nbdebug.core.text import figure
-from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades, short
+from nbdebug.core.text import clipped, figure
+from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades
 
 __all__ = ["LiveBars"]
 
@@ -81,7 +81,7 @@ class LiveBars(LiveFigure):
             self._bars.base = low
             self._bars.x, self._bars.y = names, np.nan_to_num(np.array(drawn), nan=low)
             self._bars.colors = [VERMILION if is_out(v, chart.band) else BLUE for v in shown]
-            self._values.label = short(chart.unit, 60)
+            self._values.label = clipped(chart.unit, 60)
             if self._is_log(chart):
                 mark_decades(self._values, [low, *drawn], 5)
         self._head.value = head(chart.title, notes=self._notes(chart, values, kept))
@@ -97,7 +97,7 @@ class LiveBars(LiveFigure):
 
 
 def _named(chart: Bars, index: int, value: float) -> str:
-    name = short(chart.labels[index] if index < len(chart.labels) else index, MOST_LETTERS)
+    name = clipped(chart.labels[index] if index < len(chart.labels) else index, MOST_LETTERS)
     return f"{'! ' * is_out(value, chart.band)}{name}  {figure(value)}"
 
 
