@@ -265,7 +265,8 @@ class Wizard:
                 self.tasks.telling.begin_check(text, self.session)
         else:
             self.navigation.show_tab()
-            self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
+            said = (self.runner.outcome or "done") if state == "idle" else text
+            self.face.idle(said, done=state == "idle", is_shown=state == "idle" and self.runner.is_shown)
             self._keep()
 
     def _on_event(self, event: Event) -> None:
