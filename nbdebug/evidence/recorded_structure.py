@@ -12,12 +12,14 @@ from nbdebug.experiments.discarded_results import Discarded, discarded_results, 
 from nbdebug.experiments.masked_values import MaskedValues, masked_values
 from nbdebug.experiments.padding import padded_inputs
 from nbdebug.experiments.position_tables import adds_row_of_length
+from nbdebug.experiments.tape import Taint
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
 
-__all__ = ["RecordedStructure", "recorded_structure"]
+__all__ = ["CUSTOM", "RecordedStructure", "recorded_structure"]
 
 SAMPLES = 16
+CUSTOM = "autograd.Function"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class RecordedStructure:
 
     `padded` names the inputs that look like padded sequences. `discarded` are ops whose result is thrown away,
     `doubled` sums of a value with itself; `one_row` says that one row of a table of positions is added to all tokens.
+    `ops` are the names of all functions of torch that it calls, `is_random` says that it draws random numbers, and
+    `is_opaque` that it computes some values where the tape cannot see.
     """
 
     constant_weights: tuple[ConstantWeight, ...] = ()
@@ -34,6 +38,16 @@ class RecordedStructure:
     discarded: tuple[Discarded, ...] = ()
     doubled: tuple[Discarded, ...] = ()
     one_row: bool = False
+    ops: frozenset[str] = frozenset()
+    is_random: bool = False
+    is_opaque: bool = False
+
+    def lacks(self, *names: str) -> bool:
+        """Whether the run calls none of these functions of torch, so that no other run is needed to look at them.
+
+        What a checkpoint, another custom function or compiled code calls is not seen.
+        """
+        return not self.is_opaque and self.ops.isdisjoint((CUSTOM, *names))
 
 
 @probe
@@ -54,4 +68,7 @@ def recorded_structure(sandbox: Sandbox, trial: TrialRun | None) -> RecordedStru
         discarded_results(recording, returned),
         doubled_values(recording),
         adds_row_of_length(recording),
+        frozenset(CUSTOM if op.is_custom else op.name for op in recording.ops),
+        any(value.taint & Taint.RANDOM for value in recording.values),
+        any(value.taint & Taint.UNSEEN for value in recording.values),
     )
