@@ -120,8 +120,7 @@ def test_nothing_below_knows_widgets(path: Path) -> None:
     assert "widgets" not in {name.split(".")[0] for name in ours(imports(path, lazy=True))}
 
 
-# The files that use private names of torch; a new use belongs into torch_compat.
-USE_PRIVATE_TORCH = {"core.torch_compat", "sandbox.isolation", "fixes.depth", "fixes.hidden", "fixes.layers"}
+USE_PRIVATE_TORCH = {"core.torch_compat"}  # and no other file
 OPERATIONS = {
     "_fused_dropout",
     "_is_view",

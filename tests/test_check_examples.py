@@ -49,7 +49,7 @@ def found_by(check: str, setup: dict[str, Any]) -> list[nbdebug.Finding]:
 @pytest.mark.parametrize("example", CASES)
 def test_the_ill_is_found_and_the_cured_is_not(example: Example) -> None:
     """The three blocks of a page are run in their order, in one namespace; a cure may leave a note, but no alarm."""
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook: where else is told apart from builtins
     exec(example.helpers, known)
     exec(example.bad, known)
     torch.manual_seed(0)

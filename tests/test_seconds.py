@@ -20,6 +20,7 @@ SECONDS = {
     "nbdebug/checks/data/worker_rng_duplicates.py": {"TIMEOUT": WAITS},
     "nbdebug/checks/optimization/loading_bottleneck.py": {"seconds": ASKED, "noticed": ASKED},
     "nbdebug/core/control.py": {"INTERACTIVE": TRIED},
+    "nbdebug/core/work_clock.py": {"REFRESH": SHOWN},
     "nbdebug/core/torch_compat.py": {"seconds": WAITS},
     "nbdebug/setup/distributed/meeting.py": {"ARRIVAL": WAITS, "LOOK": SHOWN},
     "nbdebug/engine/all_ranks.py": {"PATIENCE": WAITS},
@@ -35,6 +36,7 @@ SECONDS = {
     "nbdebug/watch/live.py": {"REFRESH": SHOWN},
     "nbdebug/watch/ranks.py": {"PATIENCE": WAITS},
     "nbdebug/widgets/charts.py": {"AT_MOST_EVERY": SHOWN},
+    "nbdebug/widgets/pictures.py": {"STATIC_EVERY": SHOWN},
 }
 
 

@@ -36,7 +36,7 @@ def settle(session: Session, order: Sequence[str], *, shown: Shown) -> bool:
             session.journal.note(f"Whether your training learns is {missing.reason}. What only looks odd is a suspect.")
         return False
     if gate.verdict == "unknown" and gate.measure != "held-out loss":
-        return False  # nobody learns it: the data, the model and the loss are all suspects
+        return False  # no program learns it: the data, the model and the loss are all suspects
     if gate.verdict != "fails":
         odd = ranked(session.journal.findings, order)
         _calm(session, gate)

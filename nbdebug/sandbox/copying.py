@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.errors import UNCHANGED, ModelTooLarge, SandboxRefused
 from nbdebug.sandbox.functional import FunctionalModel
@@ -38,10 +39,10 @@ class Copied:
 
 def refuse_too_large(model: nn.Module, optimizer: Any) -> None:
     """Refuse with numbers when a copy with its gradients does not fit into the memory that is free."""
-    tensors = [t for t in (*model.parameters(), *model.buffers()) if not _is_lazy(t)]
+    tensors = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
     held = sum(t.numel() * t.element_size() for t in tensors)
     state = sum(t.numel() * t.element_size() for t in _state_tensors(optimizer))
-    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and not _is_lazy(p))
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and not is_lazy(p))
     needed = held + trained + max(state, 2 * trained)  # the copy, its gradients, and what Adam keeps
     if needed < TRIFLE:
         return
@@ -185,10 +186,6 @@ def _own_state(optimizer: Any) -> list[torch.Tensor]:
 
 def _fills_its_storage(tensor: torch.Tensor) -> bool:
     return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-
-
-def _is_lazy(tensor: Any) -> bool:
-    return isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer))
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -60,8 +60,11 @@ class ActivationView(View):
 
     name = "activations"
 
-    def __init__(self, look: ActivationLook, says: str, frames: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, look: ActivationLook, says: str, frames: dict[str, Any] | None = None, *, is_beside: bool = False
+    ) -> None:
         super().__init__()
+        self._is_beside = is_beside  # something beside it shows the one that is selected
         self.look, self._says, self._frames = look, says, frames
 
     @property
@@ -69,6 +72,7 @@ class ActivationView(View):
         """What the front end draws."""
         return {
             "says": self._says,
+            "beside": self._is_beside,
             "edges": [page.number(edge, 3) for edge in self.look.edges],
             "axis": self._axis,
             "layers": [_layer(layer) for layer in self.look.layers],

@@ -181,3 +181,13 @@ def test_hidden_but_unused_is_fine() -> None:
     model.spare = [nn.Linear(3, 3)]
     model.record = {"best": torch.zeros(3, requires_grad=True)}
     assert severities(**setup(model)) == []
+
+
+def test_layers_without_weights_may_be_made_anywhere() -> None:
+    """A loss that makes its activation and its criterion in each call trains nothing of its own."""
+
+    class Loss(nn.Module):
+        def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return nn.CrossEntropyLoss()(nn.Softplus()(output), target)
+
+    assert severities(**{**setup(nn.Linear(64, 10)), "loss_fn": Loss()}) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nbdebug.checks.data.dense_targets_misaligned import DenseAlignment, MovedFit
@@ -10,6 +11,7 @@ from nbdebug.checks.data.split_shift import Shift, Shifts
 from nbdebug.evidence.first_pass import FirstPass
 from nbdebug.evidence.joint_draws import JointDraws
 from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.experiments.split_codes import Recoding
 from nbdebug.experiments.split_fits import SplitFit
 from nbdebug.experiments.task import Task
 from tests.verdicts.table import Table, minimal
@@ -66,6 +68,9 @@ table.row("as good as on training samples", "silent", fitted(skill=0.8, renamed=
 table.row("targets on another scale", "bug", fitted(rescaled=0.8, names=()))
 table.row("turned images", "bug", fitted(moved=0.8, moved_how="flipped upside down", names=()))
 table.row("columns of a table", "bug", fitted(moved=0.8, moved_how="4 columns in another order", names=()))
+CODES = Recoding(0.8, (("batch[0]", 2, ((0, 1), (1, 0))),))
+table.row("categories under other codes", "bug", fitted(recoding=CODES, names=()))
+table.row("codes that help too little", "silent", fitted(recoding=replace(CODES, skill=0.3), names=()))
 table.row("the names of the classes as they are", "silent", fitted(renamed=0.8, names=()))
 table.pair("learned", lambda s: fitted(held_out=s, renamed=s), {0.41: "bug", 0.39: "silent"})
 table.pair("lost", lambda s: fitted(skill=s, renamed=0.8), {0.39: "bug", 0.41: "silent"})

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.setup.object_graph import GENERATORS
 from nbdebug.setup.object_walk import children_of
@@ -23,7 +24,6 @@ __all__ = ["Alike", "same_code"]
 DEPTH = 12
 MOST_VALUES = 2_000_000  # of a larger array, so many values are compared, evenly spaced
 MOST_ITEMS = 100_000
-_LAZY = (nn.UninitializedParameter, nn.UninitializedBuffer)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range)
 
 
@@ -122,7 +122,7 @@ def same_code(one: types.CodeType, other: types.CodeType) -> bool:
 
 def same_values(one: Any, other: Any) -> bool:
     """Whether two arrays hold the same values; of large ones, many evenly spaced are looked at."""
-    if isinstance(one, _LAZY) or isinstance(other, _LAZY):
+    if is_lazy(one) or is_lazy(other):
         return type(one) is type(other)
     if tuple(one.shape) != tuple(other.shape) or one.dtype != other.dtype:
         return False

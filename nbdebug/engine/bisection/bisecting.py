@@ -22,11 +22,11 @@ from nbdebug.engine.bisection.words import sentence
 from nbdebug.errors import BadInput, Cancelled, OutOfTime, plainly
 from nbdebug.report.progress import progress_line
 from nbdebug.sandbox import guarded
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 
 __all__ = ["bisect"]
 
-TYPICAL = 14  # trainings: what the progress counts on, because nobody knows how many it takes
+TYPICAL = 14  # trainings: what the progress counts on, because it is unknown how many it takes
 
 
 @plainly
@@ -68,7 +68,7 @@ def bisect(
         before = control.on_progress
         control.on_progress = before or (lambda fraction, text: listen(Event("progress", "bisect", fraction, text)))
         try:
-            guarded(run.all, live, control, witness=Witness(*live))
+            guarded(run.all, live, control, snapshot=StateSnapshot(*live))
         except KeyboardInterrupt:
             if control.insisted.is_set():
                 raise

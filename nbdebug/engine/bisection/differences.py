@@ -14,7 +14,7 @@ from nbdebug.engine.bisection.given import Given, given
 from nbdebug.engine.bisection.ingredient import Ingredient, between
 from nbdebug.errors import plainly
 from nbdebug.sandbox import guarded
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import unwrap
 
 __all__ = ["Differences", "diff_setups", "differences_between", "parts_between"]
@@ -92,7 +92,7 @@ def diff_setups(good: Any, bad: Any) -> Differences:
     control = Control()
     sides = given(good, "good", control), given(bad, "bad", control)
     live = (*sides[0].live_parts, *sides[1].live_parts)
-    return guarded(lambda: differences_between(*sides), live, control, witness=Witness(*live))
+    return guarded(lambda: differences_between(*sides), live, control, snapshot=StateSnapshot(*live))
 
 
 def differences_between(good: Given, bad: Given) -> Differences:

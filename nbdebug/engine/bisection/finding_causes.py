@@ -30,7 +30,6 @@ class Found:
     among: list[Unit] = field(default_factory=list)  # the cause is among these, as far as is known
     notes: list[str] = field(default_factory=list)
     again: list[Course] = field(default_factory=list)
-    is_explained: bool = True
 
 
 def find_causes(
@@ -42,7 +41,6 @@ def find_causes(
     everything = frozenset(names)
     found.among = units
     if not found.search.learns(everything):
-        found.is_explained = False
         return
     chosen = found.search.minimal(units)
     found.among = chosen

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.text import figure, plural
 from nbdebug.core.torch_compat import Dropout
@@ -18,7 +19,6 @@ __all__ = ["ARCHITECTURE", "DROPOUT", "MODE", "PRECISION", "WEIGHTS", "differing
 ARCHITECTURE, WEIGHTS, DROPOUT, MODE, PRECISION = (
     "architecture", "initial weights", "dropout", "train/eval mode", "precision"
 )  # fmt: skip
-_STATE = ("training", "dropout", "p")  # ingredients of their own
 MOST_NAMED = 3
 SAME_SCALE = 0.2  # relative: two random draws of one distribution come nearer to each other
 
@@ -100,7 +100,7 @@ def _settings(module: nn.Module) -> dict[str, Any]:
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
-    return () if isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)) else tuple(tensor.shape)
+    return () if is_lazy(tensor) else tuple(tensor.shape)
 
 
 def _fitting(good: nn.Module, bad: nn.Module) -> list[str]:
@@ -115,7 +115,7 @@ def _fitting(good: nn.Module, bad: nn.Module) -> list[str]:
 def _put_weights(model: nn.Module, other: nn.Module) -> None:
     ours, theirs = model.state_dict(), other.state_dict()
     for name in _fitting(model, other):
-        if not isinstance(ours[name], (nn.UninitializedParameter, nn.UninitializedBuffer)):
+        if not is_lazy(ours[name]):
             ours[name].copy_(theirs[name])
 
 
@@ -188,6 +188,6 @@ def _structures(good: nn.Module, bad: nn.Module) -> tuple[str, str]:
 
 
 def _size(model: nn.Module) -> str:
-    count = sum(p.numel() for p in model.parameters() if not isinstance(p, nn.UninitializedParameter))
+    count = sum(p.numel() for p in model.parameters() if not is_lazy(p))
     layers = sum(not list(module.children()) for module in model.modules())
     return f"{type(model).__name__}, {plural(layers, 'layer')}, {count:,} parameters"

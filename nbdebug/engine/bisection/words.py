@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nbdebug.core.text import figure
 
 if TYPE_CHECKING:
-    from nbdebug.engine.bisection.result import Bisection, Cause
+    from nbdebug.engine.bisection.result import Bisection
 
 __all__ = ["sentence", "valued"]
 
@@ -94,8 +94,3 @@ def _stopped(result: Bisection) -> str:
     if result.names:
         return f"Stopped ({result.stopped}). As far as it is known, the cause is among: {', '.join(result.names)}."
     return f"Stopped ({result.stopped}) before `good` and `bad` were trained to the end."
-
-
-def cause_line(cause: Cause) -> str:
-    """Return the names of a cause with its parts."""
-    return cause.text + (f" ({', '.join(_part(p.name) for p in cause.parts)})" if cause.parts else "")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbdebug.charts import Bars, Lines, Panels
+from nbdebug.core.text import listed
 from nbdebug.core.verification import Contest
 from nbdebug.engine.differential import Differential, Run
 from nbdebug.evidence.learning_gate import LearningGate
@@ -114,14 +115,10 @@ def summary(found: Differential) -> str:
     ahead = [run for run in tried if run.skill > found.own][:MOST_NAMED]
     late = sum(run.left_out.startswith("not tried") for run in found.runs)
     text = f"Your training fails (skill {found.own:.2f}). {len(tried)} exchanges were tried on copies"
-    text += f"; the best: {_listed([f'{run.exchange.name} ({run.skill:.2f})' for run in ahead])}." if ahead else "."
+    text += f"; the best: {listed([f'{run.exchange.name} ({run.skill:.2f})' for run in ahead])}." if ahead else "."
     if late:
         text += f" {late} were not tried for want of time."
     if found.cause is not None:
         return f"{text} The cause: {found.cause.exchange.check}."
     offered = [run.exchange.name for run in found.repairs[:MOST_NAMED]]
-    return f"{text} The cause was not found." + (f" It learns with {_listed(offered)}." if offered else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
+    return f"{text} The cause was not found." + (f" It learns with {listed(offered)}." if offered else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,8 +13,7 @@ from nbdebug.core.control import Control
 from nbdebug.core.torch_compat import module_hooks
 from nbdebug.engine.explain_error.backward import about_backward
 from nbdebug.engine.explain_error.explanation import ErrorExplanation
-from nbdebug.engine.explain_error.nonfinite import about_nonfinite
-from nbdebug.engine.explain_error.recognizing import last_error, mishap_in
+from nbdebug.engine.explain_error.recognizing import last_error, pattern_in
 from nbdebug.engine.explain_error.scene import Call, Scene, scene_of
 from nbdebug.errors import BadInput, NbdebugError, plainly
 from nbdebug.evidence.trial_run import TrialRun
@@ -51,12 +51,12 @@ def explain_error(exception: BaseException | None = None) -> ErrorExplanation:
 
 def _trial(error: BaseException, text: str, scene: Scene) -> TrialRun:
     """Put what is known into the form that a failed trial run has, so that one check words both."""
-    mishap = mishap_in(error)
-    kind, stage = mishap.kind if mishap is not None else "", _stage(scene)
+    pattern = pattern_in(error)
+    kind, stage = pattern.kind if pattern is not None else "", _stage(scene)
     # What nbdebug itself raises says what is wrong; the module around it is well.
     found = {} if isinstance(error, NbdebugError) else _found(stage, kind, str(error), scene)
     met = _met(stage, scene)
-    detail = found.get("detail") or _devices(kind, scene) or (mishap.says if mishap is not None else "")
+    detail = found.get("detail") or _devices(kind, scene) or (pattern.says if pattern is not None else "")
     return TrialRun(
         stage,
         error=text,
@@ -68,7 +68,7 @@ def _trial(error: BaseException, text: str, scene: Scene) -> TrialRun:
         detail=detail,
         source=line_of(error),
         kind=kind,
-        advice=mishap.advice if mishap is not None else (),
+        advice=pattern.advice if pattern is not None else (),
     )
 
 
@@ -159,3 +159,43 @@ def _size(call: Call) -> int:
     module = call.function
     held = [*module.parameters(), *module.buffers()] if isinstance(module, nn.Module) else []
     return sum(tensor.numel() * tensor.element_size() for tensor in (*held, *call.tensors))
+
+
+MOST = 4  # names of each kind; more are not read
+
+
+def about_nonfinite(scene: Scene) -> dict[str, Any]:
+    """Name the module whose parameters are not finite any more; without one the variables that are not, and are."""
+    for model in scene.models():
+        bad = [path for path, parameter in model.named_parameters() if not _is_finite(parameter)]
+        if bad:
+            name = scene.name_of(model)
+            where = ".".join(part for part in (name, bad[0]) if part)
+            detail = f"the parameter {where} of shape {tuple(model.get_parameter(bad[0]).shape)} is not finite"
+            return {"where": bad[0].rpartition(".")[0] or name or "model", "detail": f"{detail}{_others(bad)}"}
+    seen = dict(_variables(scene))
+    bad, good = ([name for name, tensor in seen.items() if _is_finite(tensor) is wanted] for wanted in (False, True))
+    if not bad:
+        return {}
+    return {"detail": f"non-finite: {_listed(bad, seen)}" + (f"; finite: {_listed(good, seen)}" if good else "")}
+
+
+def _others(bad: list[str]) -> str:
+    return f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+
+
+def _variables(scene: Scene) -> Iterator[tuple[str, torch.Tensor]]:
+    """Return the tensors of floats that the user's innermost frame holds under a name of the user's."""
+    known = list(scene.users[-1][0].f_locals.items()) if scene.users else []
+    for name, value in known:
+        is_named = name.isidentifier() and not name.startswith("_")  # pytest keeps parts of an assertion as "@py_…"
+        if is_named and isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield name, value
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "meta" or bool(torch.isfinite(tensor.detach()).all())
+
+
+def _listed(names: list[str], seen: dict[str, torch.Tensor]) -> str:
+    return ", ".join(f"{name} {tuple(seen[name].shape)}" for name in names[:MOST])

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Sampler
 
 from nbdebug.core.torch_compat import has_communication_hook
@@ -75,7 +76,7 @@ def prints_of(model: nn.Module) -> tuple[TensorPrint, ...]:
 
 @torch.no_grad()
 def _print(name: str, tensor: torch.Tensor, is_buffer: bool, kept: bool) -> TensorPrint | None:
-    special = isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer)) or is_sum_pending(tensor)
+    special = is_lazy(tensor) or is_sum_pending(tensor)
     whole, tensor = tensor, tensor if special else piece_of(tensor)
     kept = kept or is_piece(whole)  # pieces at one place are alike
     if special or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_complex() or not tensor.numel():

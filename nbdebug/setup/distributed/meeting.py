@@ -21,8 +21,8 @@ _held: Counter[str] = Counter()  # meetings of each kind that this process has b
 _heard: Counter[tuple[str, int]] = Counter()  # the newest meeting of each kind in which another process was heard
 
 
-def _nobody_polls() -> None:
-    """Stand for the reins where nobody holds them."""
+def _no_poll() -> None:
+    """Stand for the poll of a control where there is none."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Meeting:
         found = {rank: self._look(topic, rank) for rank in self._others()}
         return {rank: content for rank, content in found.items() if content is not None}
 
-    def hear(self, topic: str, seconds: float, poll: Callable[[], None] = _nobody_polls) -> dict[int, Any]:
+    def hear(self, topic: str, seconds: float, poll: Callable[[], None] = _no_poll) -> dict[int, Any]:
         """Wait until every other process has said it, has left, or the time is over."""
         until = time.monotonic() + seconds
         for rank in self._others():

@@ -26,7 +26,7 @@ from nbdebug.watch.recorder.unoptimized_params import UnoptimizedParams
 __all__ = ["Recorder"]
 
 FLUSH_ROWS, FLUSH_SAMPLES = 256, 32
-HEARD, UNHEARD = 0.5, 10.0  # seconds between two flushes, where somebody listens and where nobody does
+HEARD, UNHEARD = 0.5, 10.0  # seconds between two flushes, with a listener and without one
 SPREAD = 1.15  # layers are measured at the latest when so many times the steps of the last time were made
 WEIGHED = 1.0  # seconds between two looks at the memory
 

@@ -34,7 +34,7 @@ class Series:
     known: np.ndarray = field(default_factory=lambda: _EMPTY.astype(np.int64))
 
     def __post_init__(self) -> None:
-        """Take every step of a bucket that has a mean for known, where nobody says otherwise."""
+        """Take every step of a bucket that has a mean for known, unless told otherwise."""
         if len(self.steps) and not len(self.known):
             object.__setattr__(self, "known", np.where(np.isfinite(self.values), self.counts, 0))
 

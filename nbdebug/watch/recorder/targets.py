@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.torch_compat import COMPILED_INSIDE, Dropout, RunningNorm, is_compiled, own_modules
 from nbdebug.errors import BadInput
@@ -213,7 +214,7 @@ def _parameters(roots: Mapping[str, nn.Module]) -> list[tuple[str, nn.Parameter]
     found: dict[int, tuple[str, nn.Parameter]] = {}
     for prefix, root in roots.items():
         for name, parameter in root.named_parameters():
-            if not isinstance(parameter, nn.UninitializedParameter):
+            if not is_lazy(parameter):
                 found.setdefault(id(parameter), (_path(prefix, name), parameter))
     return list(found.values())
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.torch_compat import Convolution, RunningNorm, own_parameters
 from nbdebug.setup.distributed.pieces import is_piece
@@ -120,7 +121,7 @@ class Units:
             return
         silent, self._taken = self._taken.cpu().numpy(), None
         pending, self._pending = self._pending, []
-        if silent.all():  # a step from which nobody learned anything
+        if silent.all():  # a step from which nothing was learned
             return
         start = 0
         for layer, peaks in pending:
@@ -184,13 +185,7 @@ class Units:
 def _bias_of(module: nn.Module) -> torch.Tensor | None:
     """Return the bias that has one number for each unit; None where there is none, or one that pruning made."""
     bias = own_parameters(module).get("bias")
-    if (
-        bias is None
-        or is_piece(bias)
-        or bias.dim() != 1
-        or bias.numel() < LEAST_UNITS
-        or isinstance(bias, nn.UninitializedParameter)
-    ):
+    if bias is None or is_piece(bias) or bias.dim() != 1 or bias.numel() < LEAST_UNITS or is_lazy(bias):
         return None
     return bias if isinstance(module, (*_BY_LAST, *_BY_SECOND)) else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bdb
 import inspect
+import pdb
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -15,8 +16,8 @@ from typing import Any
 
 from torch import nn
 
+from nbdebug.core.shell import running_shell
 from nbdebug.experiments.source_lines import users_frame
-from nbdebug.watch.taps.prompting import can_ask, cannot_ask, debugger_that_lets_go
 
 __all__ = ["ForwardTrace", "stop_in_callers_frame"]
 
@@ -95,7 +96,7 @@ def stop_in_callers_frame(seen: str) -> None:
 
 
 def _about_to_stop(frame: FrameType, seen: str) -> Any:
-    """Return a debugger that stops at the next event of a frame, or None where nobody can be asked."""
+    """Return a debugger that stops at the next event of a frame, or None where there is no prompt."""
     if not _is_open(seen):
         return None
     debugger = debugger_that_lets_go(frame, seen, _tracer_to_restore())
@@ -123,3 +124,71 @@ def _forward_code(module: nn.Module) -> CodeType | None:
     """Return the code of the forward itself, inside decorators such as `torch.no_grad()`."""
     function = inspect.unwrap(module.forward)
     return getattr(getattr(function, "__func__", function), "__code__", None)
+
+
+def can_ask() -> bool:
+    """Whether a prompt can be answered: not in a kernel that allows no input, nor without any input at all."""
+    kernel = getattr(running_shell(), "kernel", None)
+    if kernel is not None:
+        return bool(getattr(kernel, "_allow_stdin", True))
+    return sys.stdin is not None and not sys.stdin.closed
+
+
+def cannot_ask(seen: str) -> str:
+    """Print one line if stdin is not available."""
+    return f"nbdebug would stop at the {seen}, but stdin is not available here; the run continues.\n"
+
+
+def debugger_that_lets_go(frame: FrameType, seen: str, tracer: Callable[[], Any]) -> Any:
+    """Return the debugger of the notebook or terminal that runs this, or the plain one.
+
+    A debugger takes the place of every tracer that was there, in each frame, and leaves none behind on `c`. This one
+    gives them back: traces of modules further out, and those of the user. At the end of the input it goes on.
+    """
+    shell = running_shell()
+    kind: Any = pdb.Pdb if shell is None else shell.debugger_cls
+    frames: list[tuple[FrameType, Any, bool]] = []
+    around: FrameType | None = frame
+    while around is not None:
+        frames.append((around, around.f_trace, around.f_trace_lines))
+        around.f_trace_lines = True
+        around = around.f_back
+
+    class LettingGo(kind):
+        """The debugger, with what it has to give back."""
+
+        def set_continue(self) -> None:
+            super().set_continue()
+            if not self.breaks:  # with breakpoints of the user's it has to go on tracing
+                self.give_back()
+
+        def set_quit(self) -> None:
+            super().set_quit()
+            self.give_back()
+
+        def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
+            local = super().trace_dispatch(frame, event, arg)
+            return local if frames else frame.f_trace
+
+        def interaction(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                super().interaction(*args, **kwargs)
+            except (EOFError, OSError, NotImplementedError):  # the input cannot be read, whatever it seemed
+                self.do_EOF("")
+
+        def do_EOF(self, arg: str) -> int:
+            """Continue at the end of the input."""
+            sys.stdout.write(f"\n{cannot_ask(seen)}")
+            self.set_continue()
+            return 1
+
+        def give_back(self) -> None:
+            """Restore the trace functions of before."""
+            if not frames:
+                return
+            for held, trace, lines in frames:
+                held.f_trace, held.f_trace_lines = trace, lines
+            frames.clear()
+            sys.settrace(tracer())
+
+    return LettingGo(nosigint=True) if shell is None else LettingGo()

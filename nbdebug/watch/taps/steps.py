@@ -40,7 +40,7 @@ class _Turns:
     """The letters of modules that are called alone.
 
     While their calls go round in one order (encoder, decoder, encoder, decoder), one round shares its letters. Where
-    the order changes, as when one of two networks is called twice, nobody can say which calls belong together: from
+    the order changes, as when one of two networks is called twice, it is unknown which calls belong together: from
     then on a letter holds within one value only.
     """
 

@@ -96,7 +96,7 @@ class Tap:
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
-        """Take a tap back whose first task is refused: where nobody holds it, nobody could remove it."""
+        """Take a tap back whose first task is refused: a tap that the user does not hold could not be removed."""
         try:
             yield
         except BadInput:
