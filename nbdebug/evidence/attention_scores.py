@@ -11,8 +11,9 @@ import torch
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.attention import BLOCKED, Attention, attentions
+from nbdebug.experiments.attention import BLOCKED, FUSED, Attention, attentions
 from nbdebug.experiments.locate_module import jittered
 from nbdebug.experiments.padding import Padded, padded_inputs
 from nbdebug.experiments.tape.program import run_recorded
@@ -22,6 +23,7 @@ from nbdebug.setup.user_code import user_code
 __all__ = ["AttentionFacts", "AttentionScores", "attention_scores"]
 
 SAMPLES = 16
+NONE = "no softmax of a product of two values is multiplied with others, so there is no attention"
 ALIKE = 1e-4  # of the spread of scores; float32 rounding is below
 TOO_FLAT = 1e-6  # a standard deviation of scores below which they are all the same, as with zero weights
 FEW = 4  # keys of a query, below which their scores say nothing about their scale
@@ -64,10 +66,12 @@ class AttentionScores:
 
 
 @probe
-def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScores:
+def attention_scores(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> AttentionScores:
     """Record one run and read the softmax, the scale and the masks of every attention."""
     if trial is not None:
         require_run(trial)
+    if structure is not None and structure.lacks("softmax", *FUSED):
+        raise NotApplicable(NONE)
     batch = sandbox.batch().head(SAMPLES)
     padded = [found for found in padded_inputs(batch) if found.share > 0]
     for training in (False, True):  # some programs have a loss in one mode only
@@ -83,7 +87,7 @@ def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScore
                 shaken = [_facts(attention, padded, batch.size) for attention in attentions(again)]
         if found:
             return AttentionScores(tuple(found), batch.size, tuple(shaken))
-    raise NotApplicable("no softmax of a product of two values is multiplied with others, so there is no attention")
+    raise NotApplicable(NONE)
 
 
 def _facts(attention: Attention, padded: list[Padded], size: int) -> AttentionFacts:

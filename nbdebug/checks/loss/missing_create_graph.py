@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
@@ -32,10 +33,12 @@ _PASSED_ON = ("mul", "mul_", "rmul", "div", "div_", "mean", "sum", "neg", "to", 
 
 
 @probe
-def derivative_terms(sandbox: Sandbox, trial: TrialRun | None) -> DerivativeTerms:
+def derivative_terms(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> DerivativeTerms:
     """Look for terms of the loss that come from `torch.autograd.grad` and have no gradient themselves."""
     if trial is None and sandbox.train_step is None:
         raise NotApplicable("the loss does not run")
+    if structure is not None and structure.lacks("grad"):
+        raise NotApplicable("the loss takes no derivative by torch.autograd.grad")
     sandbox.ready_to_train()
     with required_run():
         recording = run_recorded(sandbox, sandbox.batch(), step=sandbox.train_step is not None)
