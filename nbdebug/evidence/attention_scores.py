@@ -12,7 +12,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.attention import BLOCKED, Attention, attentions
+from nbdebug.experiments.attention import BLOCKED, FUSED, Attention, attentions
 from nbdebug.experiments.locate_module import jittered
 from nbdebug.experiments.padding import Padded, padded_inputs
 from nbdebug.experiments.tape.program import run_recorded
@@ -63,7 +63,7 @@ class AttentionScores:
     shaken: tuple[AttentionFacts, ...] = ()  # the same after a small change of all weights, where heads are alike
 
 
-@probe
+@probe(ops=("softmax", *FUSED))
 def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScores:
     """Record one run and read the softmax, the scale and the masks of every attention."""
     if trial is not None:

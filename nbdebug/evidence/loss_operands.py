@@ -34,6 +34,7 @@ class LossOperands:
     indexed: tuple[IndexMask, ...] = ()
     paired: tuple[AccidentalPairs, ...] = ()
     constant: tuple[ConstantTerm, ...] = ()
+    ops: frozenset[str] = frozenset()  # the torch functions that the run calls
 
 
 @probe
@@ -55,4 +56,5 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
         tuple(index_masks(recording, batch.size)),
         tuple(accidental_pairs(recording, batch.size)),
         tuple(constant_terms(recording)),
+        frozenset(op.name for op in recording.ops),
     )

@@ -30,7 +30,7 @@ _SUMS = ("add", "add_", "radd", "sub", "sub_", "rsub", "stack", "cat")
 _PASSED_ON = ("mul", "mul_", "rmul", "div", "div_", "mean", "sum", "neg", "to", "squeeze", "reshape", "view", "float")
 
 
-@probe
+@probe(ops=("grad",))
 def derivative_terms(sandbox: Sandbox, trial: TrialRun | None) -> DerivativeTerms:
     """Look for terms of the loss that come from `torch.autograd.grad` and have no gradient themselves."""
     if trial is None and sandbox.train_step is None:

@@ -41,7 +41,7 @@ class MaskedTokens:
     where: str
 
 
-@probe
+@probe(ops=("embedding",))
 def masked_tokens(sandbox: Sandbox, trial: TrialRun | None) -> MaskedTokens:
     """Compare the tokens that the model reads with the targets that count at the same positions."""
     if trial is not None:
