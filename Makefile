@@ -4,9 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What the demo needs is installed first, so that it does not wait for the tools of the tests.
+LAB := $(VENV)/.made-lab
 ENV := $(VENV)/.made
 NPM := js/node_modules/.made
 FRONT := nbdebug/widgets/static/.made
+INSTALL := NBDEBUG_SKIP_JS=1 $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e
 WORKERS ?= 2
 OUT_OF_TIME := [Tt]ime-?(d )?[Oo]ut
 JS_SOURCES := $(wildcard js/src/*.ts js/src/*/* js/lab/*.* js/lab/src/* js/lab/style/* js/lab/schema/*) js/build.mjs js/styles.mjs
@@ -17,12 +20,12 @@ HAS_NODE := $(shell command -v npm >/dev/null 2>&1 && node -e '$(NODE_IS_NEW)' >
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lab test-slow test-kernels test-adapters test-python test-js lint format build docs pages outputs pictures new-check env front chromium clean
+.PHONY: help demo test lab test-slow test-kernels test-adapters test-python test-js lint format build docs pages outputs pictures new-check env lab-env front chromium clean
 
 help:  ## Say what each target does.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: env front  ## Diagnose a buggy model in a real kernel, print the cause and its fix, write the reports.
+demo: lab-env front  ## Diagnose a buggy model in a real kernel, print the cause and its fix, write the reports.
 	@$(BIN)/python scripts/demo.py
 
 lab: env front  ## Open the example notebooks in JupyterLab.
@@ -67,8 +70,8 @@ docs: pages  ## Write the generated pages, then build the site of the documentat
 pages: env  ## Write only the generated pages of docs/ and the tables of README.md.
 	$(BIN)/python scripts/docs.py
 
-new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-illness).
-	@$(PYTHON) scripts/new_check.py '$(NAME)'
+new-check:  ## Begin a check: its file, its test and its line in the tree (NAME=my-bug STEP=one-pass).
+	@$(PYTHON) scripts/new_check.py '$(NAME)' $(STEP)
 
 outputs: env front  ## Run the example notebooks, the README's example and its table of bugs anew, and store what they show.
 	$(BIN)/python scripts/store_outputs.py
@@ -89,6 +92,7 @@ clean:  ## Remove the environment and everything that was built.
 # --- what the targets above need --------------------------------------------------------------------------
 
 env: $(ENV)
+lab-env: $(LAB)
 front: $(if $(HAS_NODE),$(FRONT) $(LABEXTENSION),no-node)
 
 .PHONY: need-node no-node
@@ -97,14 +101,19 @@ need-node:
 no-node:
 	@echo "Node.js 20 or newer was not found: the custom views fall back to plain ipywidgets." >&2
 
-$(ENV): pyproject.toml constraints.txt
+$(LAB): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "nbdebug needs Python 3.10 or newer as '$(PYTHON)'; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu it is in the package python3-venv." >&2; exit 1; }
 	@# The front end has its own rule below, so the build hook need not make it a second time.
-	@echo "Installing nbdebug and what it needs into $(VENV); the first time takes some minutes."
-	@NBDEBUG_SKIP_JS=1 $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@echo "Installing nbdebug and what it needs into $(VENV); the first time takes a minute or two."
+	@$(INSTALL) ".[lab]"
+	@touch $@
+
+$(ENV): $(LAB)
+	@echo "Installing the tools of the tests into $(VENV)."
+	@$(INSTALL) ".[dev]"
 	@touch $@
 
 $(NPM): js/package.json js/package-lock.json
@@ -115,7 +124,7 @@ $(FRONT): $(NPM) $(JS_SOURCES)
 	npm --prefix js run --silent build
 	@touch $@
 
-$(LABEXTENSION): $(ENV)
+$(LABEXTENSION): $(LAB)
 	@mkdir -p $(@D)
 	@rm -rf $@ && ln -s ../../../../js/lab/built/nbdebug $@
 

@@ -15,8 +15,10 @@ TIMES = 20
 SETUP = """
 import json, time, numpy as np, bqplot, ipywidgets
 from unittest import mock
-from nbdebug.charts import Bars, Lines
+from nbdebug.charts import Bars, HistogramGrid, Lines
+from nbdebug.views import page
 from nbdebug.widgets.charts import chart_widget
+from nbdebug.widgets.pictures import Pictures
 from nbdebug.widgets.viewer import viewer
 rng = np.random.default_rng(0)
 LAYERS = [f"encoder.layers.{i // 4}.part{i % 4}" for i in range(119)]
@@ -77,6 +79,30 @@ class OneLayer:
         self.view._updated = 0.0
         self.view.update(Bars(LAYERS[:32], rng.random(32), "norms"), final=False)
 
+class Run:
+    # The loss of a training on the wizard's screen of the run, as a picture that is drawn anew or as a figure.
+    def __init__(self, live):
+        self.live, self.view = live, Pictures() if live else ipywidgets.HTML()
+    def update(self):
+        loss = Lines.of_losses(curves(200)[:1], "Loss of your training")
+        if self.live:
+            self.view._drawn = time.monotonic()
+            for chart in self.view._charts:
+                chart._updated = 0.0
+            self.view.grow(loss)
+        else:
+            self.view.value = page.drawn(loss, "loss", 500)
+
+class Histogram:
+    def __init__(self):
+        self.view = chart_widget(self.made())
+    def made(self):
+        counts = (tuple(rng.integers(0, 99, 40).tolist()),)
+        return HistogramGrid(("fc",), tuple(EDGES[:41]), counts, "Values", marked=(20,))
+    def update(self):
+        self.view._updated = 0.0
+        self.view.update(self.made(), final=False)
+
 class Ours:
     def __init__(self, name, data):
         self.data, self.view = data, viewer(name, data(), "")
@@ -106,6 +132,9 @@ SUBJECTS = {
     "bars of 119 gradients, weights and updates, our view": "Ours('gradients', our_gradients)",
     "bars of 119 gradients, weights and updates, bqplot": "AllBars()",
     "32 bars of a finding, bqplot": "OneLayer()",
+    "loss of a run, 200 points, a picture": "Run(False)",
+    "loss of a run, 200 points, bqplot": "Run(True)",
+    "histogram of the selected layer, bqplot": "Histogram()",
 }
 
 

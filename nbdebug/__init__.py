@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "diagnose": "nbdebug.engine.diagnosis",
     "explain": "nbdebug.engine.explanation",
-    "explain_error": "nbdebug.exceptions",
-    "bisect": "nbdebug.bisection.bisecting",
-    "diff_setups": "nbdebug.bisection.differences",
+    "explain_error": "nbdebug.engine.explain_error",
+    "bisect": "nbdebug.engine.bisection.bisecting",
+    "diff_setups": "nbdebug.engine.bisection.differences",
     "analyse_errors": "nbdebug.improve.analysis",
     "compare": "nbdebug.improve.comparison",
     "decompose": "nbdebug.improve.decomposition",
@@ -46,8 +46,8 @@ _HOMES = {
     "Sandbox": "nbdebug.sandbox",
     "Session": "nbdebug.engine.session",
     "follow_predictions": "nbdebug.watch.following",
-    "tap": "nbdebug.taps",
-    "ExpectationFailed": "nbdebug.taps",
+    "tap": "nbdebug.watch.taps",
+    "ExpectationFailed": "nbdebug.watch.taps",
     "evidence": "nbdebug.evidence",
     "charts": "nbdebug.charts",
     "load_ipython_extension": "nbdebug.integrations.magics",
@@ -64,8 +64,6 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
-    from nbdebug.bisection.bisecting import bisect as bisect
-    from nbdebug.bisection.differences import diff_setups as diff_setups
     from nbdebug.core.control import Control as Control
     from nbdebug.core.finding import Finding as Finding
     from nbdebug.core.finding import Result as Result
@@ -75,14 +73,16 @@ if TYPE_CHECKING:
     from nbdebug.core.remedy import Patch as Patch
     from nbdebug.core.remedy import Remedy as Remedy
     from nbdebug.core.verification import Verification as Verification
+    from nbdebug.engine.bisection.bisecting import bisect as bisect
+    from nbdebug.engine.bisection.differences import diff_setups as diff_setups
     from nbdebug.engine.diagnosis import diagnose as diagnose
+    from nbdebug.engine.explain_error import explain_error as explain_error
     from nbdebug.engine.explanation import explain as explain
     from nbdebug.engine.explanation import list_checks as list_checks
     from nbdebug.engine.session import Session as Session
     from nbdebug.errors import BadInput as BadInput
     from nbdebug.errors import NbdebugError as NbdebugError
     from nbdebug.errors import NotApplicable as NotApplicable
-    from nbdebug.exceptions import explain_error as explain_error
     from nbdebug.fixes.verification import verify as verify
     from nbdebug.improve.analysis import analyse_errors as analyse_errors
     from nbdebug.improve.comparison import compare as compare
@@ -97,14 +97,14 @@ if TYPE_CHECKING:
     from nbdebug.report.writing import load as load
     from nbdebug.sandbox import Sandbox as Sandbox
     from nbdebug.setup import Setup as Setup
-    from nbdebug.taps import ExpectationFailed as ExpectationFailed
-    from nbdebug.taps import tap as tap
     from nbdebug.views.activations import show_activations as show_activations
     from nbdebug.views.batch import show_batch as show_batch
     from nbdebug.views.gradients import show_gradients as show_gradients
     from nbdebug.views.layers import show_layers as show_layers
     from nbdebug.views.live import show_live as show_live
     from nbdebug.watch.following import follow_predictions as follow_predictions
+    from nbdebug.watch.taps import ExpectationFailed as ExpectationFailed
+    from nbdebug.watch.taps import tap as tap
     from nbdebug.widgets.wizard import wizard as wizard
 
 

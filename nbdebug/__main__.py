@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbdebug.bisection.command import add_bisect
 from nbdebug.core.control import EFFORTS
 from nbdebug.core.streams import clean_stdout
+from nbdebug.engine.bisection.command import add_bisect
 from nbdebug.errors import NbdebugError
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def _page(spec: CheckSpec, stage: str, example: Example) -> str:
     lines += ["## Why it matters\n", f"{_sentence(spec.why)}\n", "## What to try\n", f"{_sentence(spec.remedy)}\n"]
     lines.append(_shown(example))
     if spec.thresholds:
-        rows = "\n".join(threshold_rows(spec.id))
+        rows = "\n".join(threshold_rows(spec.id).values())
         lines.append(f"## Thresholds\n\n| name | value | source |\n|---|---|---|\n{rows}\n")
         name, value = next(iter(spec.thresholds.items()))
         how = f'{{"{spec.id}": {{"{name}": {value!r}}}}}'

@@ -17,8 +17,8 @@ from symptoms_page import symptoms_page
 from thresholds_page import thresholds_page
 
 from nbdebug.core.registry import registry
+from nbdebug.core.text import listed
 from nbdebug.engine.decision_tree import Question, Stage, Step, questions, symptoms, whole_tree
-from nbdebug.engine.root_cause.rivals import listed
 
 ROOT = Path(__file__).resolve().parent.parent
 

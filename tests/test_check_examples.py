@@ -13,8 +13,8 @@ import nbdebug
 from nbdebug.core.registry import registry
 from nbdebug.watch.judging import judged
 from nbdebug.watch.saving import load
-from tests.distributed.torchrun import torchrun
 from tests.examples import all_failing_examples, all_recorded
+from tests.setup.distributed.torchrun import torchrun
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from check_examples import Example, examples
@@ -49,7 +49,7 @@ def found_by(check: str, setup: dict[str, Any]) -> list[nbdebug.Finding]:
 @pytest.mark.parametrize("example", CASES)
 def test_the_ill_is_found_and_the_cured_is_not(example: Example) -> None:
     """The three blocks of a page are run in their order, in one namespace; a cure may leave a note, but no alarm."""
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook: where else is told apart from builtins
     exec(example.helpers, known)
     exec(example.bad, known)
     torch.manual_seed(0)

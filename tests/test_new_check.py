@@ -30,9 +30,9 @@ def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=280, check=False)
 
 
-def new_check(copy: Path, name: str) -> subprocess.CompletedProcess[str]:
+def new_check(copy: Path, name: str, step: str = "") -> subprocess.CompletedProcess[str]:
     """Ask make for a new check."""
-    return run(copy, "make", "new-check", f"NAME={name}", f"PYTHON={sys.executable}")
+    return run(copy, "make", "new-check", f"NAME={name}", f"STEP={step}", f"PYTHON={sys.executable}")
 
 
 def state(copy: Path) -> dict[Path, bytes]:
@@ -43,15 +43,17 @@ def state(copy: Path) -> dict[Path, bytes]:
 def test_what_it_writes_works(copy: Path) -> None:
     """Two new checks stand in the tree, pass ruff, and pass what is asked of every check."""
     before = state(copy)
-    for name in ("weights-of-lead", "weights-of-gold"):
-        done = new_check(copy, name)
+    for name, step in (("weights-of-lead", ""), ("weights-of-gold", "optimizer")):
+        done = new_check(copy, name, step)
         assert done.returncode == 0, done.stderr
         assert f"test_{name.replace('-', '_')}.py" in done.stdout and "make docs" in done.stdout
     changed = {path.relative_to(copy).as_posix() for path, held in state(copy).items() if before.get(path) != held}
     stems = ("weights_of_lead", "weights_of_gold")
     assert changed == {
         "nbdebug/engine/decision_tree/stages.py",
-        *(f"nbdebug/checks/passes/{stem}.py" for stem in stems),
+        "nbdebug/engine/decision_tree/learning.py",
+        "nbdebug/checks/passes/weights_of_lead.py",
+        "nbdebug/checks/optimization/weights_of_gold.py",
         *(f"tests/checks/test_{stem}.py" for stem in stems),
         *(f"tests/verdicts/{stem}.py" for stem in stems),
     }
@@ -85,4 +87,12 @@ def test_a_bad_name_is_refused(copy: Path, name: str, says: str) -> None:
     done = new_check(copy, name)
     assert done.returncode != 0
     assert says in done.stderr and "Nothing was written" in done.stderr
+    assert state(copy) == before
+
+
+def test_a_step_that_is_not_there_is_refused(copy: Path) -> None:
+    """The message lists those that there are."""
+    before = state(copy)
+    done = new_check(copy, "weights-of-lead", "alchemy")
+    assert done.returncode != 0 and "no step 'alchemy'" in done.stderr and "one-pass" in done.stderr
     assert state(copy) == before

@@ -16,12 +16,13 @@ MEASURED = "how often layers are measured; what is measured is the same"
 ASKED = "the user's own measure of what is slow; it is about time by its nature"
 
 SECONDS = {
-    "nbdebug/bisection/revisions/child.py": {"GRACE": WAITS},
+    "nbdebug/engine/bisection/revisions/child.py": {"GRACE": WAITS},
     "nbdebug/checks/data/worker_rng_duplicates.py": {"TIMEOUT": WAITS},
     "nbdebug/checks/optimization/loading_bottleneck.py": {"seconds": ASKED, "noticed": ASKED},
     "nbdebug/core/control.py": {"INTERACTIVE": TRIED},
+    "nbdebug/core/work_clock.py": {"REFRESH": SHOWN},
     "nbdebug/core/torch_compat.py": {"seconds": WAITS},
-    "nbdebug/distributed/meeting.py": {"ARRIVAL": WAITS, "LOOK": SHOWN},
+    "nbdebug/setup/distributed/meeting.py": {"ARRIVAL": WAITS, "LOOK": SHOWN},
     "nbdebug/engine/all_ranks.py": {"PATIENCE": WAITS},
     "nbdebug/core/options.py": {"sweep_seconds": TRIED},
     "nbdebug/improve/analysis.py": {"seconds": TRIED},
@@ -29,8 +30,8 @@ SECONDS = {
     "nbdebug/improve/scoring.py": {"seconds": TRIED},
     "nbdebug/improve/starting.py": {"seconds": TRIED},
     "nbdebug/integrations/mcp/child.py": {"GRACE": WAITS, "LOOK": SHOWN},
-    "nbdebug/recorder/budget.py": {"CREDIT": MEASURED, "REFRESH": MEASURED, "PATIENCE": MEASURED},
-    "nbdebug/recorder/recorder.py": {"HEARD": SHOWN, "UNHEARD": SHOWN, "WEIGHED": SHOWN},
+    "nbdebug/watch/recorder/budget.py": {"CREDIT": MEASURED, "REFRESH": MEASURED, "PATIENCE": MEASURED},
+    "nbdebug/watch/recorder/recorder.py": {"HEARD": SHOWN, "UNHEARD": SHOWN, "WEIGHED": SHOWN},
     "nbdebug/setup/__init__.py": {"sweep_seconds": TRIED},
     "nbdebug/watch/live.py": {"REFRESH": SHOWN},
     "nbdebug/watch/ranks.py": {"PATIENCE": WAITS},

@@ -129,7 +129,7 @@ class Panels(Exhibit):
 
 @dataclass(frozen=True)
 class HistogramGrid(Exhibit):
-    """One histogram a row over common edges: layers by bins."""
+    """One histogram a row over common edges: layers by bins; the bins of `marked` stand out."""
 
     kind: ClassVar[str] = "histograms"
     rows: tuple[str, ...]
@@ -137,6 +137,7 @@ class HistogramGrid(Exhibit):
     counts: tuple[tuple[float, ...], ...]
     title: str = ""
     x_label: str = "value"
+    marked: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,7 @@ def _drawn(draw: Any, exhibit: Exhibit) -> Any:
 
 def _svg(exhibit: Exhibit) -> tuple[str, str]:
     with drawing_nothing():
-        from nbdebug.charts.static.settings import own_settings
-        from nbdebug.charts.static.svg import svg_body
+        from nbdebug.charts.static.render import own_settings, svg_body
     with own_settings():
         sheet = _laid_out(exhibit)
         return f"{sheet.width:g} {sheet.height:g}", svg_body(sheet)
@@ -95,8 +94,7 @@ def _svg(exhibit: Exhibit) -> tuple[str, str]:
 
 def _png(exhibit: Exhibit) -> bytes:
     with drawing_nothing():
-        from nbdebug.charts.static.png import png_of
-        from nbdebug.charts.static.settings import own_settings
+        from nbdebug.charts.static.render import own_settings, png_of
     with own_settings():
         return png_of(_laid_out(exhibit))
 

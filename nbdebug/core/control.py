@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
+from nbdebug.core.work_clock import WorkClock
 from nbdebug.errors import Cancelled, OutOfTime
 
 __all__ = ["CANCELLED", "EFFORTS", "OUT_OF_TIME", "Control", "Effort", "limit_for"]
@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 T = TypeVar("T")
 Effort = Literal["quick", "normal", "thorough"]
 EFFORTS: tuple[Effort, ...] = ("quick", "normal", "thorough")
-INTERACTIVE = 60.0  # seconds that somebody waits for an answer; it decides what is tried, and no verdict
+INTERACTIVE = 60.0  # seconds that a person waits for an answer; it decides what is tried, and no verdict
 
 
 def limit_for(effort: Effort, time_limit: float | None) -> float | None:
@@ -45,10 +45,10 @@ class Control:
         time_limit: float | None = None,
         on_progress: Listener | None = None,
         quick: bool = False,
-        clock: Clock = time.monotonic,
+        clock: Clock | None = None,
     ) -> None:
         self.quick = quick  # whether experiments have to make do with few batches
-        self.clock = clock
+        self.clock = clock or WorkClock()  # without the time that other programs take from this one
         self.cancel = threading.Event()
         self.interrupted = threading.Event()
         self.insisted = threading.Event()  # a second Ctrl-C, before the first was obeyed
@@ -68,7 +68,7 @@ class Control:
             raise OutOfTime(OUT_OF_TIME)
 
     def shared(self) -> Control:
-        """Return reins for a session within this one: the same cancel and the same clock, with a listener of its
+        """Return a control for a session within this one: the same cancel and the same clock, with a listener of its
         own.
         """
         return copy.copy(self)

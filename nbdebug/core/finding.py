@@ -96,7 +96,7 @@ class Finding:
     is_contradiction: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a severity that nobody would know how to rank."""
+        """Refuse a severity that has no rank."""
         if self.severity not in SEVERITIES:
             raise ValueError(f"severity {self.severity!r} is none of {', '.join(SEVERITIES)}")
 

@@ -8,12 +8,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["aligned", "clean_text", "figure", "in_sentence", "plural", "redacted", "shortened"]
+__all__ = ["aligned", "clean_text", "clipped", "figure", "in_sentence", "listed", "plural", "redacted", "shortened"]
 
 
 _JOINERS = "\u200c\u200d"  # invisible, but Persian and many emoji cannot be written without them
@@ -71,6 +68,12 @@ def shortened(text: str, limit: int = 1500) -> str:
     return _LONG_WORD.sub(lambda word: f"{word[0][:90]}…{word[0][-40:]}", text)
 
 
+def clipped(text: object, limit: int) -> str:
+    """Keep both ends of a long name, because the parts of a model differ at either."""
+    line = " ".join(clean_text(text).split())
+    return line if len(line) <= limit else f"{line[: limit // 2 - 1]}…{line[-(limit // 2) :]}"
+
+
 def figure(value: Any) -> str:
     """Format a measured value for reading: few digits, no long lists."""
     if isinstance(value, bool) or value is None:
@@ -116,6 +119,11 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[Any]], most: int = 6
 def in_sentence(text: str) -> str:
     """Return a sentence as a part of another one: with a small first letter, without its period."""
     return f"{text[:1].lower()}{text[1:].removesuffix('.')}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a part of a sentence."""
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
 
 
 def plural(count: int, word: str) -> str:

@@ -79,6 +79,22 @@ def without_torch_function() -> Any:
     return torch._C.DisableTorchFunction()
 
 
+def restores_call_hooks() -> list[Callable[[], Any]]:
+    """Return what removes the hooks on all modules and the modes of torch functions that came since."""
+    hooks, modes = nn.modules.module._global_forward_pre_hooks, torch._C._len_torch_function_stack()
+    known = set(hooks)
+
+    def remove_hooks() -> None:
+        for key in [key for key in hooks if key not in known]:
+            hooks.pop(key, None)
+
+    def leave_modes() -> None:
+        while torch._C._len_torch_function_stack() > modes:
+            torch._C._pop_torch_function_stack()
+
+    return [remove_hooks, leave_modes]
+
+
 def is_bookkeeping(name: str) -> bool:
     """Whether an attribute of a module is torch's own: what is registered, and its hooks."""
     return name in REGISTRIES or name.endswith(("_hooks", "_with_kwargs"))

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 
 from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Result
-from nbdebug.distributed.facts import facts_of
-from nbdebug.distributed.meeting import Meeting, meet
 from nbdebug.report import Report
 from nbdebug.sandbox.guard import Guard, close_for_sure
 from nbdebug.setup import Setup
+from nbdebug.setup.distributed.facts import facts_of
+from nbdebug.setup.distributed.meeting import Meeting, meet
 
 __all__ = ["Gathering", "gathering"]
 

@@ -29,7 +29,7 @@ from nbdebug.experiments.observe_call import observed_reading
 from nbdebug.sandbox import Sandbox, guarded, make_sandbox
 from nbdebug.sandbox.isolation import refuse_leaking
 from nbdebug.sandbox.late_copy import is_made, late_sandbox
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Reading, Setup
 from nbdebug.setup.user_code import raised_by_user
 
@@ -57,7 +57,7 @@ class ProbeRunner:
         self.control.on_progress = self._tell_progress
         self.timings: dict[str, float] = {}
         self._running = ""
-        self._witness: Witness | None = None  # of this run; it serves on as long as nothing is touched
+        self._snapshot: StateSnapshot | None = None  # of this run; it serves on as long as nothing is touched
 
     def run_probe(self, spec: ProbeSpec, needs: dict[str, Any]) -> Any:
         """Run one probe under guard with the evidence that it needs; return what it found, or why it found nothing."""
@@ -110,20 +110,20 @@ class ProbeRunner:
         self._running = name
         self.journal.tell(Event("probe-started", name, text=title))
         started, live = time.perf_counter(), self.setup.live_parts()
-        witness = self._witness or Witness(*live)
+        snapshot = self._snapshot or StateSnapshot(*live)
         try:
-            return guarded(function, live, self.control, seed=self.seed, witness=witness)
+            return guarded(function, live, self.control, seed=self.seed, snapshot=snapshot)
         finally:
-            self._tell_touched(name, witness)
+            self._tell_touched(name, snapshot)
             seconds = time.perf_counter() - started
             self.timings[name] = self.timings.get(name, 0.0) + seconds
             self.journal.tell(Event("probe-finished", name, 1.0, text=title))
 
-    def _tell_touched(self, name: str, witness: Witness) -> None:
+    def _tell_touched(self, name: str, snapshot: StateSnapshot) -> None:
         """Say loudly that something of the user's is not as it was, because experiments must never do that."""
-        touched = witness.touched()
+        touched = snapshot.touched()
         if touched:
-            self._witness = None  # what is as it was left is seen anew
+            self._snapshot = None  # what is as it was left is seen anew
             self.journal.note(
                 f"ATTENTION: your objects were modified while the probe {name} ran: {'; '.join(touched[:5])}. "
                 "Your own code reached them from the copy, or modified them at the same time in another thread."

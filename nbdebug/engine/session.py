@@ -23,7 +23,7 @@ from nbdebug.errors import (
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.sandbox import Sandbox, interrupts_held
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Setup
 
 __all__ = ["Missing", "Session", "not_tried"]
@@ -89,7 +89,7 @@ class Session(ProbeRunner):
         `TwinRefused`) ends the run as an error of its own.
         """
         left = [self.registry.find(check).id for check in checks]
-        self._witness = Witness(*self.setup.live_parts())
+        self._snapshot = StateSnapshot(*self.setup.live_parts())
         try:
             with interrupts_held(self.control), collecting_only_new():
                 if first is not None:
@@ -106,7 +106,7 @@ class Session(ProbeRunner):
             if self.control.insisted.is_set():
                 raise
         finally:
-            self._witness, self._only_known = None, False
+            self._snapshot, self._only_known = None, False
             self.control.reset()
         return self.journal.results
 

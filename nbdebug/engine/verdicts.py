@@ -36,7 +36,7 @@ def settle(session: Session, order: Sequence[str], *, shown: Shown) -> bool:
             session.journal.note(f"Whether your training learns is {missing.reason}. What only looks odd is a suspect.")
         return False
     if gate.verdict == "unknown" and gate.measure != "held-out loss":
-        return False  # nobody learns it: the data, the model and the loss are all suspects
+        return False  # no program learns it: the data, the model and the loss are all suspects
     if gate.verdict != "fails":
         odd = ranked(session.journal.findings, order)
         _calm(session, gate)
@@ -155,7 +155,7 @@ def judged(finding: Finding, found: Differential) -> Finding:
     if refuted:
         return replace(finding, severity="note", told_apart="Its fix on a copy does not rescue the training.")
     if found.cause is not None and (found.confirms(finding.check) or found.is_part(finding.check)):
-        told = "its fix rescues the training as well" if not found.is_part(finding.check) else "it is the other half"
+        told = "its fix rescues the training as well" if found.confirms(finding.check) else "its fix is part of it"
         return replace(finding, severity="suspect", told_apart=f"One cause with {found.cause.exchange.check}: {told}.")
     return replace(finding, severity="suspect")
 

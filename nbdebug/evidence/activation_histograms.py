@@ -11,7 +11,7 @@ import torch
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.unit_activity import UnitActivity, UnitFacts
-from nbdebug.experiments.activations import Activation, activations_in
+from nbdebug.experiments.activations import Activation, activations_in, by_unit
 from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.tensor_stats import TensorFacts, facts_of, floats_of
 from nbdebug.experiments.trace import Trace
@@ -34,7 +34,9 @@ class LayerLook:
     """The values that one module gave, or that a function of the forward made of them.
 
     `counts` are over the common edges of all layers, `own` over the layer's own range. `before` is what went into a
-    nonlinearity. `dead` and `saturated` are shares of units, None where the question makes no sense.
+    nonlinearity. `dead` and `saturated` are shares of units, None where the question makes no sense. `fires` is, for
+    each of the first units of an activation, the share of its values that are not 0, and `by_sample` the mean magnitude
+    of the output for each of the first samples.
     """
 
     path: str
@@ -46,6 +48,8 @@ class LayerLook:
     dead: float | None = None
     saturated: float | None = None
     calls: int = 1
+    fires: tuple[float, ...] = ()
+    by_sample: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class ActivationLook:
 
 
 BINS, OWN_BINS = 61, 40
+MOST_UNITS, MOST_SAMPLES = 256, 64  # that are told one by one
 SAMPLED = 200_000  # values of one layer that are counted; of larger ones, every so many
 APART = 10.0  # layers whose sizes differ by more than this are shown on an axis that is logarithmic far from 0
 
@@ -73,6 +78,7 @@ class _Row:
     outputs: list[torch.Tensor] = field(default_factory=list)
     before: torch.Tensor | None = None
     layer: str = ""  # the layer with weights whose activation this is
+    fires: tuple[float, ...] = ()
 
     @property
     def values(self) -> torch.Tensor:
@@ -94,7 +100,7 @@ def activation_look(sandbox: Sandbox, units: UnitActivity | None) -> ActivationL
         raise NotApplicable("no module of this model returns a real-valued tensor")
     edges, is_log = _edges([row.values for row in rows])
     known = {facts.path: facts for facts in units.layers} if units is not None else {}
-    layers = tuple(_look(row, edges, known.get(row.layer)) for row in rows)
+    layers = tuple(_look(row, edges, known.get(row.layer), batch.size) for row in rows)
     return ActivationLook(layers, tuple(edges.tolist()), is_log, batch.size, sandbox.model.training)
 
 
@@ -138,6 +144,9 @@ def _pair(activation: Activation, rows: dict[str, _Row], ordered: list[_Row]) ->
     else:
         own = rows[activation.name]
     own.before, own.layer = activation.before.detach(), layer
+    units = by_unit(activation.after.detach(), activation.layer)
+    if units is not None:
+        own.fires = tuple(float(share) for share in (units[:MOST_UNITS] != 0).float().mean(1))
 
 
 def _edges(every: Sequence[torch.Tensor]) -> tuple[torch.Tensor, bool]:
@@ -156,7 +165,15 @@ def _edges(every: Sequence[torch.Tensor]) -> tuple[torch.Tensor, bool]:
     return usual * torch.linspace(-reach, reach, BINS + 1).sinh(), True
 
 
-def _look(row: _Row, edges: torch.Tensor, units: UnitFacts | None) -> LayerLook:
+def _by_sample(row: _Row, size: int) -> tuple[float, ...]:
+    """Return the mean magnitude of the first output for each sample; nothing where its rows are no samples."""
+    output = row.outputs[0]
+    if len(row.outputs) > 1 or output.dim() < 2 or output.shape[0] != size:
+        return ()
+    return tuple(float(mean) for mean in output[:MOST_SAMPLES].flatten(1).float().abs().mean(1).cpu())
+
+
+def _look(row: _Row, edges: torch.Tensor, units: UnitFacts | None, size: int) -> LayerLook:
     values = row.values
     finite = values[torch.isfinite(values)].clamp(float(edges[0]), float(edges[-1]))
     places = torch.bucketize(finite, edges, right=True).clamp(1, len(edges) - 1) - 1
@@ -171,4 +188,6 @@ def _look(row: _Row, edges: torch.Tensor, units: UnitFacts | None) -> LayerLook:
         dead=units.dead / units.units if units is not None and not units.bounded else None,
         saturated=units.saturated / units.units if units is not None and units.bounded else None,
         calls=len(row.outputs),
+        fires=row.fires,
+        by_sample=_by_sample(row, size),
     )

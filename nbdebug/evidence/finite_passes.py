@@ -14,7 +14,7 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import NodeOwners, first_bad_node
 from nbdebug.experiments.capture import paths_of, tapped
-from nbdebug.experiments.nan_origin import Birth, OperationWatch, is_bad
+from nbdebug.experiments.nan_origin import NonFiniteOrigin, OperationWatch, is_bad
 from nbdebug.experiments.sample_exchange import runs, several_batches
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -132,14 +132,14 @@ def _trace_forward(sandbox: Sandbox, batch: Batch, index: int, mode: str, *, wit
     watch = OperationWatch(place)
     _tell_what_is_given(watch, sandbox, batch)
     seed_all(index)
-    birth = None
+    origin = None
     with user_code():  # some operations cannot be watched; what is wrong is still said
         with tapped(sandbox.model, after=owners.after, before=before), watch:
             outcome = sandbox.run(batch)
         ends = [*([outcome.loss] if with_loss else []), *tensors_in(outcome.output)]
-        births = [watch.origin_of(t) for t in ends if isinstance(t, torch.Tensor) and is_bad(t)]
-        birth = next((b for b in births if b is not None), None)
-    return _said(birth, sandbox, index, mode, "the loss" if with_loss else "the outputs")
+        origins = [watch.origin_of(t) for t in ends if isinstance(t, torch.Tensor) and is_bad(t)]
+        origin = next((b for b in origins if b is not None), None)
+    return _said(origin, sandbox, index, mode, "the loss" if with_loss else "the outputs")
 
 
 def _tell_what_is_given(watch: OperationWatch, sandbox: Sandbox, batch: Batch) -> None:
@@ -164,23 +164,23 @@ def _trace_backward(sandbox: Sandbox, batch: Batch, index: int, mode: str, reach
     owners = NodeOwners()
     sandbox.model.zero_grad(set_to_none=True)
     seed_all(index)
-    birth = None
+    origin = None
     with user_code(), torch.autograd.set_detect_anomaly(True, check_nan=False):
         with tapped(sandbox.model, after=owners.after, before=owners.before):
             outcome = sandbox.run(batch)
         owners.claim(outcome.loss, _outside(sandbox, True))
-        birth = first_bad_node(outcome.loss, owners)
-    return _said(birth, sandbox, index, mode, f"the gradient of {reached}")
+        origin = first_bad_node(outcome.loss, owners)
+    return _said(origin, sandbox, index, mode, f"the gradient of {reached}")
 
 
-def _said(birth: Birth | None, sandbox: Sandbox, index: int, mode: str, reached: str) -> NonFinite:
-    if birth is None:
+def _said(origin: NonFiniteOrigin | None, sandbox: Sandbox, index: int, mode: str, reached: str) -> NonFinite:
+    if origin is None:
         return NonFinite("NaN", "", "", "", "", (), "", (), reached, index, mode)
-    where = birth.where or _outside(sandbox, True)
+    where = origin.where or _outside(sandbox, True)
     module = paths_of(sandbox.model).get(where)
-    kind = birth.result if birth.kind == "inf" and birth.result in ("inf", "-inf") else birth.kind
+    kind = origin.result if origin.kind == "inf" and origin.result in ("inf", "-inf") else origin.kind
     return NonFinite(
-        kind, birth.operation, where, type(module).__name__ if module is not None else "", birth.source,
-        birth.values, birth.dtype, birth.position,
+        kind, origin.operation, where, type(module).__name__ if module is not None else "", origin.source,
+        origin.values, origin.dtype, origin.position,
         reached, index, mode,
     )  # fmt: skip

@@ -50,11 +50,8 @@ class FirstPass:
 
     loss: float
     loss_name: str
-    loss_assumed: bool
-    loss_reason: str
     task: Task
     chance_loss: float | None
-    chance_reason: str
     head: str
     batch_size: int
     training: bool
@@ -124,17 +121,11 @@ def first_pass(sandbox: Sandbox, trial: TrialRun) -> FirstPass:
         outcome.loss.backward()
     task = task_of(outcome.output, batch)
     choice = sandbox.loss_choice(outcome.output, batch) if sandbox.compute_loss is None else None
-    chance, reason = (None, "the loss is computed by a custom function")
-    if choice is not None:
-        chance, reason = chance_loss(choice.function, outcome.output, batch, task)
     return FirstPass(
         loss=float(outcome.loss.detach()),
         loss_name=choice.name if choice else "compute_loss",
-        loss_assumed=choice.assumed if choice else False,
-        loss_reason=choice.reason if choice else "you passed it",
         task=task,
-        chance_loss=chance,
-        chance_reason=reason,
+        chance_loss=chance_loss(choice.function, outcome.output, batch, task) if choice else None,
         head=_head(outcome, recorder),
         batch_size=batch.size,
         training=training,

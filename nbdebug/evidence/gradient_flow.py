@@ -104,11 +104,11 @@ def gradient_flow(sandbox: Sandbox, trial: TrialRun, control: Control) -> Gradie
         measured = _measure(sandbox, batch)
     if not measured:
         raise NotApplicable("no gradient flows through a layer with weights")
-    slopes = _weight_gradients(sandbox, measured)
+    magnitudes = _weight_gradients(sandbox, measured)
     control.progress(0.5, "taking one step")
     updates = _updates(sandbox, batch, measured)
     layers = tuple(
-        LayerFlow(path, calls[0][0], calls[0][1], slopes[path], updates[path]) for path, calls in measured.items()
+        LayerFlow(path, calls[0][0], calls[0][1], magnitudes[path], updates[path]) for path, calls in measured.items()
     )
     unrolled = [TimeFlow(p, len(c), c[0][1] / c[-1][1]) for p, c in measured.items() if len(c) >= LONG and c[-1][1] > 0]
     return GradientFlow(
@@ -159,11 +159,11 @@ def _modules(sandbox: Sandbox, measured: Measured) -> dict[str, nn.Module]:
 
 
 def _weight_gradients(sandbox: Sandbox, measured: Measured) -> dict[str, float]:
-    slopes = {}
+    magnitudes = {}
     for path, module in _modules(sandbox, measured).items():
         gradients = [w.grad for _, w in owned_matrices(module) if w.grad is not None]
-        slopes[path] = max((float(g.to_dense().double().abs().mean()) for g in gradients), default=0.0)
-    return slopes
+        magnitudes[path] = max((float(g.to_dense().double().abs().mean()) for g in gradients), default=0.0)
+    return magnitudes
 
 
 def _updates(sandbox: Sandbox, batch: Batch, measured: Measured) -> dict[str, float]:

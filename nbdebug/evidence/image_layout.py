@@ -16,7 +16,8 @@ class ImageLayout:
     `smooth` has for each axis (channels, height, width) the mean difference of neighbors relative to that of places
     chosen at random along the axis (1 means no order at all, NaN too short to say), and `ordered` the share of pictures
     in which neighbors are nearer. `other` names the best other reading; `gain` is its roughness relative to that of
-    the reading in use, `wins` the share of pictures in which it is smoother.
+    the reading in use, `wins` the share of pictures in which it is smoother, and `sides` the larger of the gains along
+    width and height alone.
     """
 
     shape: tuple[int, int, int]
@@ -26,6 +27,7 @@ class ImageLayout:
     other: str = ""
     gain: float = 1.0
     wins: float = 0.0
+    sides: float = 1.0
 
 
 LARGEST = 512 * 512 * 4  # values of a picture; larger ones are not looked at
@@ -44,7 +46,7 @@ def layout_of(pictures: torch.Tensor) -> ImageLayout | None:
     ratios = [_along(pictures, axis) for axis in (1, 2, 3)]
     smooth = [float(r.mean()) for r in ratios]
     ordered = [float((r < 1).double().mean()) for r in ratios]
-    other, gain, wins = _best_other(pictures)
+    other, gain, wins, sides = _best_other(pictures)
     channels, height, width = pictures.shape[1:]
     return ImageLayout(
         (channels, height, width),
@@ -54,6 +56,7 @@ def layout_of(pictures: torch.Tensor) -> ImageLayout | None:
         other,
         gain,
         wins,
+        sides,
     )
 
 
@@ -74,21 +77,21 @@ def _along(pictures: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def _roughness(pictures: torch.Tensor) -> torch.Tensor:
-    across = pictures.diff(dim=3).abs().flatten(1).mean(1)
-    down = pictures.diff(dim=2).abs().flatten(1).mean(1)
-    return across + down
+    """Return for each picture the mean difference of neighbors along width and along height."""
+    return torch.stack([pictures.diff(dim=axis).abs().flatten(1).mean(1) for axis in (3, 2)])
 
 
-def _best_other(pictures: torch.Tensor) -> tuple[str, float, float]:
+def _best_other(pictures: torch.Tensor) -> tuple[str, float, float, float]:
     """Compare the reading in use with the other ways in which the same memory could be read."""
     channels, height, width = pictures.shape[1:]
     if height < 4 or width < 4:
-        return "", 1.0, 0.0
-    now, best = _roughness(pictures), ("", 1.0, 0.0)
+        return "", 1.0, 0.0, 1.0
+    now, best = _roughness(pictures), ("", 1.0, 0.0, 1.0)
     for name, other in _readings(pictures, channels, height, width):
         then = _roughness(other)
-        gain, wins = float(then.sum() / now.sum().clamp(min=1e-12)), float((then < now).double().mean())
-        best = min(best, (name, gain, wins), key=lambda item: item[1])
+        gain, wins = float(then.sum() / now.sum().clamp(min=1e-12)), float((then.sum(0) < now.sum(0)).double().mean())
+        sides = float((then.sum(1) / now.sum(1).clamp(min=1e-12)).max())
+        best = min(best, (name, gain, wins, sides), key=lambda item: item[1])
     return best
 
 

@@ -75,6 +75,8 @@ def initial_loss(sandbox: Sandbox, response: LossResponse) -> InitialLoss:
     """Compare the initial loss with chance level, also after re-initialization."""
     sandbox.ready_to_train()
     box = open_box(sandbox, sandbox.batch(), inside=True)
+    if box.taped is not None and box.taped.has_margin:
+        raise NotApplicable("the target changes the prediction, as margins do, so that guessing has no known loss")
     known = {head.name: head for head in response.heads}
     guesses: list[tuple[Path, FirstGuess]] = []
     for path, output in box.heads.items():
@@ -129,7 +131,7 @@ def _soon(sandbox: Sandbox, enough: float) -> float:
 
 
 def _untrained(sandbox: Sandbox, box: LossBox, constants: dict[Path, float]) -> dict[Path, tuple[float, ...]]:
-    """Return the losses of the same layers with fresh weights: nobody can have trained those.
+    """Return the losses of the same layers with fresh weights: those cannot have been trained.
 
     A copy that knows no more than the best constant answer is enough: it can no longer be that all of them know.
     """

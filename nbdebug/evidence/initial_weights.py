@@ -29,7 +29,6 @@ class WeightFacts:
     name: str
     shape: tuple[int, ...]
     fan_in: int
-    fan_out: int
     std: float
     low: float
     high: float
@@ -78,9 +77,7 @@ def _facts(call: Call, *, is_head: bool) -> list[WeightFacts]:
         high = TANH_GAIN * math.sqrt(2 / fan_in)  # He, with room for a gain
         std = float(weight.detach().double().square().mean().sqrt())
         found.append(
-            WeightFacts(
-                call.path, name, tuple(weight.shape), fan_in, fan_out, std, low, high, looks_fresh(weight), is_head
-            )
+            WeightFacts(call.path, name, tuple(weight.shape), fan_in, std, low, high, looks_fresh(weight), is_head)
         )
     return found
 

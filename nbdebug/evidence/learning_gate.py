@@ -52,7 +52,6 @@ class LearningGate:
     reference: float
     reference_name: str
     is_finite: bool = True
-    is_held_out: bool = True
     losses: tuple[float, ...] = ()
     scores: tuple[tuple[int, float, float], ...] = ()  # step, metric and loss on held-out batches
     reference_losses: tuple[float, ...] = ()
@@ -67,7 +66,7 @@ PATIENCE = 3  # differential.md: without it, 20 of 63 sound programs look broken
 LOOKS = 4  # measurements during the first steps, so that what learns ends early
 WHOLE = 10  # times the first steps: what the gate takes where nothing learns (references, patience, another start)
 PART = 0.6  # of the time left, for all of that; the rest is for finding the cause
-ACHIEVABLE = 0.2  # skill that somebody has to reach before a training without it fails
+ACHIEVABLE = 0.2  # skill that some training has to reach before a training without it fails
 HALF = 0.5  # of what is achievable
 CLEAR_FALL = 0.1  # of the first held-out loss: a reduction that a training without a metric is judged by
 
@@ -287,7 +286,6 @@ def _said(
         reference=reference,
         reference_name=name,
         is_finite=own.is_finite,
-        is_held_out=not own.data.is_seen,
         losses=tuple(own.losses),
         scores=own.course,
         reference_losses=reference_losses,

@@ -77,7 +77,7 @@ def rate_trials(sandbox: Sandbox, trial: TrialRun, overfit: Overfit, control: Co
 
 
 def _known(overfit: Overfit, ratio: float) -> Curve | None:
-    """Return the curve of the batch that was learned by heart, where it was the same training and is answer enough."""
+    """Return the curve of the batch that was overfitted, where it was the same training and is answer enough."""
     curve = overfit.curve
     if overfit.optimizer_assumed or curve.outcome != "memorized" or _in_trouble(curve):
         return None  # with an assumed optimizer that training was in a hurry

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch.nn.parameter import is_lazy as _is_lazy
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
@@ -210,7 +210,7 @@ def loader_sweep(setup: Setup, control: Control) -> LoaderSweep:
         ordered=order.look(complete),
         failures=tuple(SampleFailure(f.index, f.doing, f.error) for f in failed[:FAILURES_KEPT]),
         failed=len(failed),
-        trainable=sum(p.numel() for p in setup.model.parameters() if p.requires_grad and not _is_lazy(p)),
+        trainable=sum(p.numel() for p in setup.model.parameters() if p.requires_grad and not is_lazy(p)),
     )
 
 

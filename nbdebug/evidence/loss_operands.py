@@ -8,11 +8,20 @@ from nbdebug.core.registry import probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.accidental_pairs import AccidentalPairs, accidental_pairs
+from nbdebug.experiments.box_sides import BoxSides, box_sides
 from nbdebug.experiments.constant_terms import ConstantTerm, constant_terms
 from nbdebug.experiments.divergences import Divergence, divergences
+from nbdebug.experiments.drawn_indices import DrawnIndices, drawn_indices
 from nbdebug.experiments.index_masks import IndexMask, index_masks
+from nbdebug.experiments.mixed_derivatives import MixedDerivatives, mixed_derivatives
+from nbdebug.experiments.mixed_samples import MixedSamples, mixed_samples
+from nbdebug.experiments.noise_schedule import NoiseSchedule, noise_schedules
 from nbdebug.experiments.normalized_axes import NormalizedAxis, normalized_axes
-from nbdebug.experiments.tape.program import run_recorded
+from nbdebug.experiments.reduced_weights import ReducedWeights, reduced_weights
+from nbdebug.experiments.repeated_exponentials import RepeatedExponential, repeated_exponentials
+from nbdebug.experiments.tape.ops import Recording
+from nbdebug.experiments.tape.program import TapeUnreadable, run_recorded
+from nbdebug.experiments.tape.tape import tape_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.user_code import required_user_code
 
@@ -34,6 +43,13 @@ class LossOperands:
     indexed: tuple[IndexMask, ...] = ()
     paired: tuple[AccidentalPairs, ...] = ()
     constant: tuple[ConstantTerm, ...] = ()
+    weighed: tuple[ReducedWeights, ...] = ()
+    derivatives: tuple[MixedDerivatives, ...] = ()
+    drawn: tuple[DrawnIndices, ...] = ()
+    boxes: tuple[BoxSides, ...] = ()
+    exponentials: tuple[RepeatedExponential, ...] = ()
+    schedules: tuple[NoiseSchedule, ...] = ()
+    mixed: MixedSamples | None = None
     ops: frozenset[str] = frozenset()  # the torch functions that the run calls
 
 
@@ -45,7 +61,7 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
     sandbox.ready_to_train()
     batch, step = sandbox.batch(), sandbox.train_step is not None
     with required_user_code("the run fails ({kind})"):
-        recording = run_recorded(sandbox, batch, step=step)
+        recording = run_recorded(sandbox, batch, step=step, keep_data=True)
     compared, normalized = normalized_axes(recording)
     return LossOperands(
         "train_step" if step else "compute_loss" if sandbox.compute_loss is not None else "loss_fn",
@@ -56,5 +72,19 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
         tuple(index_masks(recording, batch.size)),
         tuple(accidental_pairs(recording, batch.size)),
         tuple(constant_terms(recording)),
-        frozenset(op.name for op in recording.ops),
+        weighed=tuple(reduced_weights(recording)),
+        derivatives=tuple(mixed_derivatives(recording)),
+        drawn=tuple(drawn_indices(recording)),
+        boxes=tuple(box_sides(recording)),
+        exponentials=tuple(repeated_exponentials(recording)),
+        schedules=tuple(noise_schedules(recording)),
+        mixed=_mixed(recording, step, batch.size),
+        ops=frozenset(op.name for op in recording.ops),
     )
+
+
+def _mixed(recording: Recording, step: bool, samples: int) -> MixedSamples | None:
+    try:
+        return mixed_samples(tape_of(recording, step), samples)
+    except TapeUnreadable:
+        return None

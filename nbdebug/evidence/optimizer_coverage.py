@@ -9,10 +9,10 @@ import torch
 
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
-from nbdebug.recorder.unoptimized_params import OptimizerCoverage
 from nbdebug.setup import Setup, unwrap
 from nbdebug.setup.object_walk import children_of
 from nbdebug.setup.several import SeveralOptimizers, kind_of_optimizer
+from nbdebug.watch.recorder.unoptimized_params import OptimizerCoverage
 
 __all__ = ["OptimizerCoverage", "optimizer_coverage"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
@@ -95,7 +96,7 @@ class GradientReach:
     loss_has_gradient: bool
     output_has_gradient: bool
     optimizer_given: bool
-    is_watched: bool = False  # in a real training, in which nobody replaces values; then `batches` counts steps
+    is_watched: bool = False  # in a real training, in which no value is replaced; then `batches` counts steps
 
     @property
     def trainable(self) -> tuple[ParameterReach, ...]:
@@ -151,7 +152,7 @@ def gradient_reach(sandbox: Sandbox, trial: TrialRun, control: Control) -> Gradi
 
 
 def _parameters(sandbox: Sandbox) -> dict[str, nn.Parameter]:
-    if any(isinstance(p, nn.UninitializedParameter) for p in sandbox.model.parameters()):
+    if any(is_lazy(p) for p in sandbox.model.parameters()):
         sandbox.run(sandbox.batch())  # a lazy model learns its shapes from its first batch
     named = dict(sandbox.model.named_parameters())
     if not named:

@@ -9,11 +9,11 @@ import numpy as np
 
 from nbdebug.core.control import Control
 from nbdebug.core.registry import probe
-from nbdebug.distributed.facts import as_facts
-from nbdebug.distributed.meeting import ARRIVAL
-from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.errors import NotApplicable
 from nbdebug.setup import Setup
+from nbdebug.setup.distributed.facts import as_facts
+from nbdebug.setup.distributed.meeting import ARRIVAL
+from nbdebug.setup.distributed.rank_facts import RankFacts, TensorPrint
 
 __all__ = ["Ranks", "apart_in", "likeness", "ranks_met"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nbdebug.core.registry import probe
-from nbdebug.distributed.rank_facts import RankFacts
 from nbdebug.errors import NotApplicable
-from nbdebug.recorder.series import BatchTally, LayerSeries, ParameterSeries, Series, SilentUnits
-from nbdebug.recorder.unoptimized_params import OptimizerCoverage
+from nbdebug.setup.distributed.rank_facts import RankFacts
+from nbdebug.watch.recorder.series import BatchTally, LayerSeries, ParameterSeries, Series, SilentUnits
+from nbdebug.watch.recorder.unoptimized_params import OptimizerCoverage
 
 __all__ = ["Recording", "StepTally", "recording"]
 

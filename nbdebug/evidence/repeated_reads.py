@@ -39,9 +39,11 @@ class Rereading:
     target_random: bool = False
     target_changed: int = 0
     overwritten: int = 0  # samples that became another one when the next was read: they share one piece of memory
+    target_alone: int = 0  # samples with another target for the same inputs, by other random numbers
 
 
 SAMPLES = 12
+SEEDS = (7, 8, 9)  # other than the first
 
 
 @probe(quick=False)
@@ -69,7 +71,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.read = self.random = self.changed = self.local = self.restless = self.target_changed = 0
-        self.overwritten = 0
+        self.overwritten = self.target_alone = 0
         self.target_random = False
         self.examples: list[int] = []
         self.means = (0.0, 0.0, 0.0)
@@ -79,11 +81,13 @@ class _Tally:
         runs = [reader.read(index, 0) for _ in range(3)]
         self.overwritten += reader.is_overwritten(index, neighbor)
         contents = [_content(batch) for batch in runs]
-        varied = _content(reader.read(index, 7))
+        others = [_content(reader.read(index, seed)) for seed in SEEDS]
+        varied = others[0]
         self.read += 1
         if contents[0] == contents[1] == contents[2]:
             self.random += varied[0] != contents[0][0]
             self.target_random = self.target_random or varied[1] != contents[0][1]
+            self.target_alone += any(x == contents[0][0] and y != contents[0][1] for x, y in others)
             return
         beside = _content(other.read(neighbor, 0))
         again = [_content(other.read(index, 0)) for _ in range(3)]
@@ -111,6 +115,7 @@ class _Tally:
             target_random=self.target_random,
             target_changed=self.target_changed,
             overwritten=self.overwritten,
+            target_alone=self.target_alone,
         )
 
 

@@ -23,7 +23,6 @@ class Schedule:
 
     name: str
     rates: tuple[float, ...]
-    per_epoch_batches: int | None
     in_step: bool = False
     places: tuple[int, ...] = ()  # the steps of a real training to which the rates belong, where it was watched
 
@@ -41,7 +40,7 @@ def schedule(sandbox: Sandbox, control: Control) -> Schedule:
         raise NotApplicable("the scheduler depends on a metric, so it cannot be simulated")
     as_it_stands(sandbox)
     rates = [max(each) for each in rates_ahead(sandbox.optimizer, sandbox.scheduler, sandbox.control)]
-    return Schedule(type(sandbox.scheduler).__name__, tuple(rates), sandbox.setup.feed.batch_count)
+    return Schedule(type(sandbox.scheduler).__name__, tuple(rates))
 
 
 def as_it_stands(sandbox: Sandbox) -> None:
@@ -65,4 +64,4 @@ def _within_the_step(sandbox: Sandbox, control: Control) -> Schedule:
             rates.append(max(rates_now(sandbox.optimizer)))
             if call + 1 == GLANCE and len(set(rates)) == 1:
                 raise NotApplicable("no scheduler was passed, and train_step does not change the learning rate")
-    return Schedule("your train_step", tuple(rates), sandbox.setup.feed.batch_count, in_step=True)
+    return Schedule("your train_step", tuple(rates), in_step=True)

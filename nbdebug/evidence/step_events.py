@@ -19,6 +19,7 @@ from nbdebug.experiments.reached_parts import innermost, reached_parts
 from nbdebug.experiments.step_log import StepLog, Steps
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.loss import total_of
 from nbdebug.setup.several import SeveralOptimizers
 from nbdebug.setup.user_code import user_code
 
@@ -80,11 +81,11 @@ class OptimizerSteps:
     passes: tuple[int, ...] = ()
     divided: bool = False  # whether any of these losses, or its gradients before the step, was divided or weighted
     lost: tuple[float, ...] = ()
+    probed: int = 0  # steps with gradients of a pass for an input, beside those of the loss that is returned
     rate: float = 0.0
     precision: str = ""
     is_main: bool = False
     networks: tuple[str, ...] = ()
-    is_named: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class StepEvents:
     averages: tuple[Averaging, ...] = ()
     loose: tuple[ParameterFlow, ...] = ()  # single tensors that the program holds and that require a gradient
     schedulers: tuple[str, ...] = ()  # that each call steps
+    loads_of_itself: tuple[str, ...] = ()  # networks into which the step loads their own weights
 
 
 CALLS = 6
@@ -149,6 +151,7 @@ def step_events(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> S
         schedulers=tuple(
             name for name, s in reached.schedulers.items() if s.last_epoch - epochs[name] >= max(log.call, 1)
         ),
+        loads_of_itself=tuple(dict.fromkeys(log.loads_of_itself)),
     )
 
 
@@ -166,13 +169,13 @@ def _run(
     most = CALLS_AT_MOST if sandbox.train_step is not None else most
     with log.following(), modes.watched(), copies.watching():
         for call in control.as_many(range(most), fewest=fewest):
-            if failure or (call >= fewest and not _waits(log)):
+            if failure or (call >= fewest and not _waits(log) and not copies.waits):
                 break
             control.progress(call / most, "following the gradients of your training step")
             log.begin_call()
             copies.begin_call()
             with user_code() as tried:
-                _call(sandbox, batches[call % len(batches)].clone())
+                log.end_call(_call(sandbox, batches[call % len(batches)].clone()))
             failure = tried.failure
             copies.end_call(log.after_step)
     for key, followed in log.parameters.items():
@@ -180,13 +183,14 @@ def _run(
     return failure.splitlines()[0] if failure else ""
 
 
-def _call(sandbox: Sandbox, batch: Batch) -> None:
+def _call(sandbox: Sandbox, batch: Batch) -> object:
     if sandbox.train_step is not None:
-        sandbox.user_step(batch)
-    elif _takes_steps(sandbox):
+        return total_of(sandbox.user_step(batch))
+    if _takes_steps(sandbox):
         sandbox.plain_step(batch)
     else:
         _backward(sandbox.run(batch).loss)
+    return None
 
 
 def _takes_steps(sandbox: Sandbox) -> bool:
@@ -264,11 +268,11 @@ def _optimizer(log: StepLog, sandbox: Sandbox, steps: Steps) -> OptimizerSteps:
         passes=tuple(steps.passes),
         divided=steps.divided,
         lost=tuple(steps.lost),
+        probed=steps.probed,
         rate=max((float(group.get("lr") or 0.0) for group in steps.optimizer.param_groups), default=0.0),
         precision=str(coarse[0]).removeprefix("torch.") if coarse else "",
         is_main=is_given and not isinstance(sandbox.optimizer, SeveralOptimizers),
         networks=tuple(dict.fromkeys(f.network for f in held if f.network)),
-        is_named=name in log.reached.named or is_given,
     )
 
 

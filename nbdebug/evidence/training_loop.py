@@ -21,7 +21,6 @@ class Loop:
     """The user's own training step, called a few times on a copy; `error` is what ended it before its time."""
 
     calls: tuple[LoopStep, ...]
-    other_change: float  # how much the parameters changed that the optimizer does not hold
     graphs_alive: int  # graphs of the calls that something still holds after the last one
     error: str = ""
     stepped_first: bool = False  # in the call that failed, the optimizer stepped before any gradient came
@@ -88,7 +87,6 @@ def own_loop(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> Loop
     sandbox.ready_to_train()
     notes, batches = StepObserver(sandbox), sandbox.batches(CALLS)
     calls: list[LoopStep] = []
-    outside = [p.detach().clone() for p in notes.others]
     try:
         with user_code() as tried:
             while len(calls) < CALLS or (notes.steps_taken < 3 and len(calls) < CALLS_AT_MOST):
@@ -99,9 +97,8 @@ def own_loop(sandbox: Sandbox, trial: TrialRun | None, control: Control) -> Loop
     error = tried.failure and tried.failure.splitlines()[0]
     if error and trial is None:
         raise NotApplicable(f"your training step fails on a copy ({error})")
-    changed = [float((p.detach() - old).norm()) for p, old in zip(notes.others, outside, strict=True)]
     alive = notes.graphs_alive() if not error else 0
-    return Loop(tuple(calls), max(changed, default=0.0), alive, error, bool(notes.steps) and not notes.came)
+    return Loop(tuple(calls), alive, error, bool(notes.steps) and not notes.came)
 
 
 @probe

@@ -21,7 +21,7 @@ from nbdebug.experiments.sample_exchange import runs, several_batches
 from nbdebug.experiments.shape_fixes import Suggestion, labels_met, layer_fits, loss_fits
 from nbdebug.experiments.source_lines import line_of
 from nbdebug.experiments.tape import compares_with_batch
-from nbdebug.experiments.torch_error_patterns import mishap_of
+from nbdebug.experiments.torch_error_patterns import error_pattern
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.batch_layout import BatchLayout, describe
@@ -185,7 +185,7 @@ def _failure(
     stage = "forward" if stack.innermost else "loss" if run.stage == "forward" and stack.done else run.stage
     text = f"{type(error).__name__}: {error}"
     found = _explain(stage, run, error, sandbox, batch, module, inputs)
-    mishap = mishap_of(text)
+    pattern = error_pattern(text)
     met = tensors_in(inputs) if stage == "forward" else tensors_in((run.output, batch.target))
     return TrialRun(
         stage,
@@ -200,8 +200,8 @@ def _failure(
         batch=describe(batch.reading),
         index=index,
         mode=mode,
-        kind=mishap.kind if mishap is not None else "",
-        advice=mishap.advice if mishap is not None else (),
+        kind=pattern.kind if pattern is not None else "",
+        advice=pattern.advice if pattern is not None else (),
         misread=module in (None, sandbox.model) and stage == "forward" and bool(_MISCALLED.search(str(error))),
     )  # fmt: skip
 

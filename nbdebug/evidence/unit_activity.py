@@ -57,8 +57,8 @@ class UnitActivity:
 
 SAMPLES = 1024
 BATCHES = 32
-SLOPES = 4  # batches whose slopes are measured
-FLAT = 0.01  # of the steepest slope: tanh beyond 3, a sigmoid beyond 6
+DERIVATIVES = 4  # batches whose derivatives are measured
+FLAT = 0.01  # of the steepest derivative: tanh beyond 3, a sigmoid beyond 6
 MOSTLY = 0.6  # of the samples
 
 
@@ -77,7 +77,7 @@ def unit_activity(sandbox: Sandbox, trial: TrialRun, control: Control) -> UnitAc
                 path = activation.layer.path
                 if path not in tallies:
                     tallies[path] = _Tally(activation)
-                tallies[path].add(activation, with_slope=index < SLOPES)
+                tallies[path].add(activation, with_derivative=index < DERIVATIVES)
             seen += batches[index].size
     if not tallies:
         raise NotApplicable("no layer with an activation after it was called")
@@ -101,7 +101,7 @@ class _Tally:
         self.top = 0.0
         self.first = None  # type: ignore[assignment]  # let the graph go
 
-    def add(self, activation: Activation, *, with_slope: bool) -> None:
+    def add(self, activation: Activation, *, with_derivative: bool) -> None:
         """Take one call of the layer into account."""
         before = by_unit(activation.before.detach(), activation.layer)
         after = by_unit(activation.after.detach(), activation.layer)
@@ -111,19 +111,19 @@ class _Tally:
         self.high = torch.maximum(self.high, before.amax(1).float().cpu())
         self.low = torch.minimum(self.low, before.amin(1).float().cpu())
         self.top = max(self.top, float(after.abs().max()))
-        slope = _slope(activation) if with_slope else None
-        if slope is not None:
-            steepest = min(max(float(slope.max()), 0.25), 1.0)
-            closed = (after == 0) & (slope == 0)  # the shut side of a rectifier, also of one with a ceiling
-            self.flat += ((slope < FLAT * steepest) & ~closed).float().sum(1).cpu()
+        derivative = _derivative(activation) if with_derivative else None
+        if derivative is not None:
+            steepest = min(max(float(derivative.max()), 0.25), 1.0)
+            closed = (after == 0) & (derivative == 0)  # the shut side of a rectifier, also of one with a ceiling
+            self.flat += ((derivative < FLAT * steepest) & ~closed).float().sum(1).cpu()
             self.shut += closed.float().sum(1).cpu()
-            self.count += slope.shape[1]
+            self.count += derivative.shape[1]
 
     def facts(self, path: str) -> UnitFacts:
         """Return the counts as numbers."""
         dead = ~self.fired & (self.high <= 0) & (self.low < 0)
         share = self.flat / max(self.count, 1)
-        if not self.bounded:  # a unit whose slope is nearly zero for every sample is as good as dead
+        if not self.bounded:  # a unit whose derivative is nearly zero for every sample is as good as dead
             dead |= (self.flat + self.shut >= self.count) & (self.count > 0) & (self.high <= 0) & (self.low < 0)
         return UnitFacts(
             path=path,
@@ -138,13 +138,13 @@ class _Tally:
         )
 
 
-def _slope(activation: Activation) -> torch.Tensor | None:
-    """Measure the slope of an activation at every value, from its graph; None where values act on each other."""
+def _derivative(activation: Activation) -> torch.Tensor | None:
+    """Measure the derivative of an activation at every value, from its graph; None where values act on each other."""
     before, after = activation.before, activation.after
     if before.shape != after.shape or not before.requires_grad or not after.requires_grad:
         return None
     signs = torch.randint(0, 2, after.shape, device=after.device, dtype=after.dtype) * 2 - 1
-    slopes = []
+    derivatives = []
     for weights in (torch.ones_like(after), signs):  # for an activation the sign of its neighbors is all the same
         try:
             (gradient,) = torch.autograd.grad((after * weights).sum(), before, retain_graph=True, allow_unused=True)
@@ -152,10 +152,10 @@ def _slope(activation: Activation) -> torch.Tensor | None:
             return None
         if gradient is None:
             return None
-        slopes.append(gradient.detach().abs())
-    if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):
+        derivatives.append(gradient.detach().abs())
+    if not torch.allclose(derivatives[0], derivatives[1], rtol=1e-3, atol=1e-6):
         return None
-    return by_unit(slopes[0], activation.layer)
+    return by_unit(derivatives[0], activation.layer)
 
 
 def _is_bounded(activation: Activation) -> bool:

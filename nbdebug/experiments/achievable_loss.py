@@ -111,13 +111,13 @@ def _least(box: LossBox, path: Path, start: torch.Tensor, copies: int) -> tuple[
     def closure() -> float:
         nonlocal best
         spread = values.detach().expand(copies * len(values), *values.shape[1:])
-        loss, slope = box.gradient(path, spread)
-        if slope is None or not math.isfinite(loss):
+        loss, gradient = box.gradient(path, spread)
+        if gradient is None or not math.isfinite(loss):
             values.grad = torch.zeros_like(values)
             return math.inf
         if loss < best[0]:
             best = (loss, values.detach().clone())
-        values.grad = (slope.sum(0, keepdim=True) if copies > 1 else slope).to(values).contiguous()
+        values.grad = (gradient.sum(0, keepdim=True) if copies > 1 else gradient).to(values).contiguous()
         return loss
 
     search = torch.optim.LBFGS([values], max_iter=ROUNDS, line_search_fn="strong_wolfe")

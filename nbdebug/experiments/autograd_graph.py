@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from nbdebug.core.torch_compat import saved_values
-from nbdebug.experiments.nan_origin import Birth, is_bad, value_at
+from nbdebug.experiments.nan_origin import NonFiniteOrigin, is_bad, value_at
 from nbdebug.experiments.source_lines import line_in_text
 from nbdebug.setup.nested import tensors_in
 
@@ -74,12 +74,12 @@ def builds_on(after: torch.Tensor, before: torch.Tensor) -> bool:
     return after is before or any(edge in node.next_functions for node in nodes_behind(after.grad_fn))
 
 
-def first_bad_node(loss: torch.Tensor, owners: NodeOwners) -> Birth | None:
+def first_bad_node(loss: torch.Tensor, owners: NodeOwners) -> NonFiniteOrigin | None:
     """Run backward and give the first node that made a bad gradient out of finite ones and whose harm reached a leaf.
 
     The forward pass has to have run in anomaly mode, so that every node knows the line that made it.
     """
-    found: list[tuple[Node, Birth]] = []
+    found: list[tuple[Node, NonFiniteOrigin]] = []
     handles = []
     for node in nodes_behind(loss.grad_fn):
         if not hasattr(node, "variable"):  # a leaf only collects
@@ -89,17 +89,17 @@ def first_bad_node(loss: torch.Tensor, owners: NodeOwners) -> Birth | None:
     finally:
         for handle in handles:
             handle.remove()
-    for node, birth in found:
+    for node, origin in found:
         leaves = (parent.variable for parent in nodes_behind(node) if hasattr(parent, "variable"))
         if any(leaf.grad is not None and is_bad(leaf.grad) for leaf in leaves):
-            return birth
+            return origin
     return found[0][1] if found else None
 
 
 class _Watcher:
     """A hook on one node that compares the gradient that came with the gradient that goes."""
 
-    def __init__(self, node: Node, owners: NodeOwners, found: list[tuple[Node, Birth]]) -> None:
+    def __init__(self, node: Node, owners: NodeOwners, found: list[tuple[Node, NonFiniteOrigin]]) -> None:
         self.node, self.owners, self.found = node, owners, found
 
     def __call__(self, going: tuple[Any, ...], coming: tuple[Any, ...]) -> None:
@@ -110,7 +110,7 @@ class _Watcher:
             return
         position = tuple(int(i) for i in (~torch.isfinite(bad)).nonzero()[0]) if bad.dim() else ()
         lines = (self.node.metadata or {}).get("traceback_", ())
-        birth = Birth(
+        origin = NonFiniteOrigin(
             self.node.name().removesuffix("0").removesuffix("Backward").lower(),
             self.owners.owner.get(self.node, ""),
             line_in_text(lines),
@@ -121,7 +121,7 @@ class _Watcher:
             str(bad.dtype).removeprefix("torch."),
             position,
         )
-        self.found.append((self.node, birth))
+        self.found.append((self.node, origin))
 
 
 def _saved(node: Node, position: tuple[int, ...], shape: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 __all__ = ["Averaging", "CopyLog"]
 
@@ -47,6 +48,8 @@ class _Pair:
     stepped: int = 0
     used_apart: bool = False
     used: bool = False
+    ran: bool = False  # in any call
+    changed: bool = False  # in any call
 
 
 class CopyLog:
@@ -95,6 +98,7 @@ class CopyLog:
             first = torch.cat([before.flatten().double() for before in pair.before])
             pair.stepped += any(stepped) and not torch.equal(first, old)
             now = _flat(pair.network)
+            pair.ran, pair.changed = pair.ran or pair.used, pair.changed or not torch.equal(now, first)
             if torch.equal(now, old):
                 continue
             pair.uses += pair.used
@@ -102,6 +106,12 @@ class CopyLog:
             keep = _kept(old, now, [_flat(pair.source), pair.source_before])
             if keep is not None:
                 pair.keeps.append(keep)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a network that runs has not changed yet beside one that has, as a target before its update."""
+        changes = {pair.name: pair.changed for pair in self.pairs}
+        return any(pair.ran and not pair.changed and changes.get(pair.source_name, False) for pair in self.pairs)
 
     def judged(self) -> tuple[Averaging, ...]:
         """Return the pairs in which one network follows the other."""
@@ -135,7 +145,7 @@ def _pairs(networks: dict[str, nn.Module]) -> list[_Pair]:
         parts.append((name, module))
         prefix = "" if name == "model" else f"{name}."
         parts += [(f"{prefix}{key}", child) for key, child in module.named_children()]
-    shapes = [[(n, tuple(p.shape)) for n, p in m.named_parameters() if not _is_lazy(p)] for _, m in parts]
+    shapes = [[(n, tuple(p.shape)) for n, p in m.named_parameters() if not is_lazy(p)] for _, m in parts]
     found = [
         _Pair(parts[i][0], parts[j][0], parts[i][1], parts[j][1])
         for i in range(len(parts))
@@ -148,10 +158,6 @@ def _pairs(networks: dict[str, nn.Module]) -> list[_Pair]:
 def _share(one: nn.Module, other: nn.Module) -> bool:
     own = {id(p) for p in one.parameters()}
     return any(id(p) in own for p in other.parameters())
-
-
-def _is_lazy(parameter: torch.Tensor) -> bool:
-    return isinstance(parameter, nn.UninitializedParameter)
 
 
 def _flat(module: nn.Module) -> torch.Tensor:

@@ -27,7 +27,7 @@ class Broadcast:
     output_shape: tuple[int, ...]
     target_shape: tuple[int, ...]
     spill: float
-    mended: float
+    fixed: float
 
 
 def broadcast_target(sandbox: Sandbox, batch: Batch) -> Broadcast | None:

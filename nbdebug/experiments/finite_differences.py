@@ -16,7 +16,7 @@ from nbdebug.core.torch_compat import function_of
 from nbdebug.experiments.autograd_graph import nodes_behind
 from nbdebug.setup.sample_dataset import seed_all
 
-__all__ = ["FunctionCall", "Slopes", "calls_noted", "own_functions", "slopes_of"]
+__all__ = ["Derivatives", "FunctionCall", "calls_noted", "derivatives_of", "own_functions"]
 
 PROBED = 24  # elements of one argument
 
@@ -32,7 +32,7 @@ class FunctionCall:
 
 
 @dataclass(frozen=True)
-class Slopes:
+class Derivatives:
     """The analytic and the numerical gradient, element by element if available."""
 
     given: torch.Tensor
@@ -87,7 +87,7 @@ def _arguments(frame: FrameType) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     return tuple(names), tuple(values)
 
 
-def slopes_of(call: FunctionCall, index: int) -> Slopes | None:
+def derivatives_of(call: FunctionCall, index: int) -> Derivatives | None:
     """Compare analytic and numerical gradient of one argument, in float64 if possible."""
     for precision, dtype, step in (("double", torch.float64, 1e-5), ("float", torch.float32, 1e-2)):
         try:
@@ -97,7 +97,7 @@ def slopes_of(call: FunctionCall, index: int) -> Slopes | None:
     return None
 
 
-def _compare(call: FunctionCall, index: int, dtype: torch.dtype, step: float, precision: str) -> Slopes:
+def _compare(call: FunctionCall, index: int, dtype: torch.dtype, step: float, precision: str) -> Derivatives:
     args = [a.detach().to(dtype) if _is_real(a) else a for a in call.args]
     x = args[index]
     leaf = x.clone().requires_grad_()
@@ -112,13 +112,13 @@ def _compare(call: FunctionCall, index: int, dtype: torch.dtype, step: float, pr
         return float(_total(_outputs(call, [*args[:index], changed.clone(), *args[index + 1 :]]), weights))
 
     given, measured = _measure(at, x, gradient, step)
-    return Slopes(given, measured, _nature(at, x, outputs, measured), gradient is None, precision)
+    return Derivatives(given, measured, _nature(at, x, outputs, measured), gradient is None, precision)
 
 
 def _measure(
     at: Callable[[torch.Tensor], float], x: torch.Tensor, gradient: torch.Tensor | None, step: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the slope in single elements, leaving out those where it differs to both sides: a kink has no slope."""
+    """Take the derivative in single elements, leaving out those where it differs to both sides, as at a kink."""
     middle, given, measured = at(x), list[float](), list[float]()
     for element in torch.randperm(x.numel())[:PROBED].tolist():
         width = step * (1 + float(x.flatten()[element].abs()))
@@ -136,7 +136,7 @@ def _measure(
 
 
 def _nature(at: Callable[[torch.Tensor], float], x: torch.Tensor, outputs: list[Any], measured: torch.Tensor) -> str:
-    """Return whether the forward gives back what it is given, moves in steps, or has slopes."""
+    """Return whether the forward gives back what it is given, moves in steps, or has derivatives."""
     if len(outputs) == 1 and outputs[0].shape == x.shape and torch.equal(outputs[0], x):
         return "identity"
     if measured.numel() and float(measured.abs().max()) < 1e-8:

@@ -25,9 +25,9 @@ def small_step(sandbox: Sandbox, batch: Batch, share: float = 0.01) -> float:
     loss.backward()
     with torch.no_grad():
         moved = [(p, p.grad.to_dense()) for p in parameters if p.grad is not None]
-        slope = sum(float(torch.linalg.vector_norm(g)) ** 2 for _, g in moved) ** 0.5
+        norm = sum(float(torch.linalg.vector_norm(g)) ** 2 for _, g in moved) ** 0.5
         length = sum(float(torch.linalg.vector_norm(p)) ** 2 for p, _ in moved) ** 0.5
-        if 0 < slope < float("inf"):
+        if 0 < norm < float("inf"):
             for parameter, gradient in moved:
-                parameter.sub_(gradient, alpha=share * (length or 1.0) / slope)
+                parameter.sub_(gradient, alpha=share * (length or 1.0) / norm)
     return float(loss.detach())

@@ -16,6 +16,7 @@ from nbdebug.experiments.source_lines import line_now
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import tensors_in
+from nbdebug.setup.tensor_memory import address_of
 
 __all__ = ["Mutation", "find_mutation", "held_graphs"]
 
@@ -46,7 +47,7 @@ class _Log:
 
     def write(self, tensor: torch.Tensor, operation: str) -> None:
         self.clock += 1
-        self.written.append((self.clock, _address(tensor), operation, self.place(), line_now()))
+        self.written.append((self.clock, address_of(tensor), operation, self.place(), line_now()))
 
 
 class _WriteWatch(TorchDispatchMode):
@@ -82,7 +83,7 @@ def find_mutation(sandbox: Sandbox, batch: Batch, error: str) -> Mutation | None
         spoilt = [e for e in spoilt if list(e[1].shape) in (wanted, wanted[::-1])] or spoilt
     for when, tensor, _, needed_by in spoilt:
         for at, address, operation, where, source in log.written:
-            if at > when and address == _address(tensor):
+            if at > when and address == address_of(tensor):
                 return Mutation(operation, where, source, needed_by)
     return None
 
@@ -95,10 +96,3 @@ def held_graphs(model: nn.Module) -> list[str]:
         for name, value in vars(module).items()
         if name not in REGISTRIES and any(t.grad_fn is not None for t in tensors_in(value))
     ] + [f"{name}" for name, buffer in model.named_buffers() if buffer.grad_fn is not None]
-
-
-def _address(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return id(tensor)

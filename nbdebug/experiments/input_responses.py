@@ -73,7 +73,7 @@ class InputResponses:
                     return True
         return False
 
-    def slopes(self, name: str) -> list[torch.Tensor] | None:
+    def gradients(self, name: str) -> list[torch.Tensor] | None:
         """Return the absolute gradient of everything by this input for each batch; None where there is none."""
         found = []
         for training, luck in self._passes:
@@ -84,13 +84,13 @@ class InputResponses:
                         total = sum(
                             (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
                         )
-                        (slope,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
+                        (gradient,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
                 finally:
                     self._restore()
                 if tried.failure:
                     return None
                 empty = torch.zeros_like(held.inputs[name])
-                found.append((slope if slope is not None else empty).abs().movedim(samples.axis, 0))
+                found.append((gradient if gradient is not None else empty).abs().movedim(samples.axis, 0))
         return found
 
     def _reference(self, index: int, luck: int, training: bool) -> tuple[Outputs, float]:
@@ -101,7 +101,7 @@ class InputResponses:
         return self._known[index, luck, training]
 
     def _run(self, batch: Batch, training: bool, seed: int, graph: bool = False) -> Outputs:
-        """Run model and loss with the given luck; without a graph, running statistics are put back at once."""
+        """Run model and loss with the given random state; without a graph, running statistics are restored at once."""
         seed_all(SEED + seed)
         with self.sandbox.mode(training), torch.set_grad_enabled(graph):
             outcome = self.sandbox.run(batch)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.experiments.capture import tapped
 from nbdebug.experiments.kept_state import from_one_state
@@ -134,7 +135,7 @@ def jittered(model: nn.Module, size: float = 0.01) -> None:
     """Shake every parameter a little, so that what begins at zero on purpose lets influence through."""
     seed_all(SEED)
     for parameter in model.parameters():
-        if isinstance(parameter, nn.UninitializedParameter) or not parameter.is_floating_point():
+        if is_lazy(parameter) or not parameter.is_floating_point():
             continue
         spread = float(parameter.detach().float().std(correction=0)) if parameter.numel() > 1 else 0.0
         parameter.add_(torch.randn_like(parameter) * size * (spread if spread > 1e-6 else 1.0))

@@ -164,7 +164,7 @@ def _distance(box: LossBox, path: Path, free: _Answers) -> Family | None:
     """Whether every element is pulled back from both sides; if so, halve the interval until the place is known."""
     like, far = free.outputs[0], _far(box)
     low, high = torch.full_like(like, -far), torch.full_like(like, far)
-    below, above = _slope(box, path, low), _slope(box, path, high)
+    below, above = _derivative(box, path, low), _derivative(box, path, high)
     if below is None or above is None:
         return None
     active = (below != 0) | (above != 0)
@@ -175,10 +175,10 @@ def _distance(box: LossBox, path: Path, free: _Answers) -> Family | None:
     sign = 1.0 if bool((inwards & active).any()) else -1.0
     for _ in range(24):
         middle = (low + high) / 2
-        slope = _slope(box, path, middle)
-        if slope is None:
+        derivative = _derivative(box, path, middle)
+        if derivative is None:
             return None
-        low, high = torch.where(sign * slope < 0, middle, low), torch.where(sign * slope < 0, high, middle)
+        low, high = torch.where(sign * derivative < 0, middle, low), torch.where(sign * derivative < 0, high, middle)
     return Family("distance", wanted=(low + high) / 2, weight=torch.full_like(like, sign), active=active)
 
 
@@ -189,7 +189,7 @@ def _far(box: LossBox) -> float:
     return 10.0 * max([4.0, *biggest])
 
 
-def _slope(box: LossBox, path: Path, values: torch.Tensor) -> torch.Tensor | None:
+def _derivative(box: LossBox, path: Path, values: torch.Tensor) -> torch.Tensor | None:
     gradient = box.gradient(path, values.to(box.heads[path].dtype))[1]
     return gradient if gradient is not None and bool(torch.isfinite(gradient).all()) else None
 

@@ -20,7 +20,7 @@ from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import main_output, own_loss, total_of
-from nbdebug.setup.nested import Path, leaves, map_leaves, name_of, replace_at, tensors_in
+from nbdebug.setup.nested import Path, detached, leaves, name_of, replace_at, tensors_in
 from nbdebug.setup.sample_dataset import seed_torch
 from nbdebug.setup.user_code import user_code
 
@@ -158,7 +158,7 @@ def plain_box(sandbox: Sandbox, batch: Batch) -> LossBox:
     if numbers and sandbox.loss_fn is not None and not isinstance(sandbox.model, torch.jit.ScriptModule):
         return _hooked(sandbox, batch, lambda b: sandbox.loss_of(sandbox.forward(b), b), "loss_fn")
     sandbox.loss_choice(output, batch)
-    return LossBox("loss_fn", _detached(output), batch, sandbox.loss_of, sandbox.forward)
+    return LossBox("loss_fn", detached(output), batch, sandbox.loss_of, sandbox.forward)
 
 
 def _training_step(sandbox: Sandbox) -> Run:
@@ -196,7 +196,7 @@ def _at_outlet(sandbox: Sandbox, batch: Batch, run: Run, place: str, outlet: Out
         with giving(module, answer):
             return run(on)
 
-    return LossBox(place, _detached(outlet.output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
+    return LossBox(place, detached(outlet.output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
 
 
 def _matters(box: LossBox, surely: bool = False) -> bool:
@@ -224,7 +224,3 @@ def _gradient_of(box: LossBox) -> torch.Tensor | None:
 
 def _is_answer(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.dim() > 0 and leaf.numel() > 0
-
-
-def _detached(output: Any) -> Any:
-    return map_leaves(lambda _, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, output)

@@ -1,7 +1,7 @@
 """Where a NaN or an infinity is born: the operation that made it out of finite numbers, and its way to the loss.
 
 Anomaly mode names the operation that passes a NaN on. Here every operation is watched with what went in and what came
-out, and each bad value carries the name of its birth along. Intended infinities (a mask of -inf) are
+out, and each bad value carries the name of its origin along. Intended infinities (a mask of -inf) are
 born on purpose: they count only when an operation makes a NaN of them.
 """
 
@@ -17,14 +17,15 @@ import torch
 from nbdebug.core.torch_compat import TorchDispatchMode, schema_of, tree_leaves
 from nbdebug.experiments.source_lines import line_now
 from nbdebug.experiments.tensor_stats import floats_of
+from nbdebug.setup.tensor_memory import address_of
 
-__all__ = ["Birth", "OperationWatch", "is_bad", "value_at"]
+__all__ = ["NonFiniteOrigin", "OperationWatch", "is_bad", "value_at"]
 
 _UNSET = ("empty", "new_empty", "resize")  # what is in fresh memory means nothing
 
 
 @dataclass(frozen=True)
-class Birth:
+class NonFiniteOrigin:
     """One operation that made a bad value: which, where, from which values."""
 
     operation: str
@@ -40,23 +41,23 @@ class Birth:
 
 
 class OperationWatch(TorchDispatchMode):
-    """Watch every operation, and remember for each bad tensor which births it comes from."""
+    """Watch every operation, and remember for each bad tensor which origins it comes from."""
 
     def __init__(self, place: Callable[[], str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._place = place
-        self._origins: dict[int, list[Birth]] = {}
+        self._origins: dict[int, list[NonFiniteOrigin]] = {}
         self._alive: list[torch.Tensor] = []  # or their addresses would be given to others
 
     def given(self, tensor: torch.Tensor, name: str, what: str) -> None:
         """Say where a tensor that was bad from the beginning comes from."""
         if kind := is_bad(tensor):
-            self._mark(tensor, [Birth(what, name, "", kind, kind == "inf" and what == "buffer")])
+            self._mark(tensor, [NonFiniteOrigin(what, name, "", kind, kind == "inf" and what == "buffer")])
 
-    def origin_of(self, tensor: torch.Tensor) -> Birth | None:
+    def origin_of(self, tensor: torch.Tensor) -> NonFiniteOrigin | None:
         """Return the origin of a bad tensor: the first unintended one."""
-        births = self._origins.get(_address(tensor), [])
-        return next((b for b in births if not b.on_purpose), births[0] if births else None)
+        origins = self._origins.get(address_of(tensor), [])
+        return next((b for b in origins if not b.on_purpose), origins[0] if origins else None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation; compare what went in with what came out."""
@@ -67,36 +68,36 @@ class OperationWatch(TorchDispatchMode):
         output = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(output):
             if isinstance(tensor, torch.Tensor) and (kind := is_bad(tensor)):
-                births = self._births(func, kind, bad, snapshots, leaves, tensor)
-                self._mark(tensor, births)
+                origins = self._origins_of(func, kind, bad, snapshots, leaves, tensor)
+                self._mark(tensor, origins)
         return output
 
-    def _births(
+    def _origins_of(
         self, func: Any, kind: str, bad: list[tuple[Any, str]], inputs: list[Any], leaves: list[Any], made: torch.Tensor
-    ) -> list[Birth]:
-        """Say which births a bad result goes back to: those of what went in, or this operation."""
-        inherited = [birth for tensor, _ in bad for birth in self._origins.get(_address(tensor), [])]
-        unexplained = [tensor for tensor, _ in bad if _address(tensor) not in self._origins]
+    ) -> list[NonFiniteOrigin]:
+        """Say which origins a bad result goes back to: those of what went in, or this operation."""
+        inherited = [origin for tensor, _ in bad for origin in self._origins.get(address_of(tensor), [])]
+        unexplained = [tensor for tensor, _ in bad if address_of(tensor) not in self._origins]
         has_nan = any(k == "NaN" for _, k in bad)
         if bad and (kind == "inf" or has_nan or any(not b.on_purpose for b in inherited)):
             if inherited and not unexplained:
                 return list(dict.fromkeys(inherited))
-            return [*inherited, self._birth(func, kind, inputs, made, on_purpose=True)]
+            return [*inherited, self._origin(func, kind, inputs, made, on_purpose=True)]
         written = not inputs or any(isinstance(v, float) and not math.isfinite(v) for v in leaves)
         name = func.overloadpacket.__name__
         meant = name.startswith(_UNSET) or (kind == "inf" and written)
-        return [self._birth(func, kind, inputs, made, on_purpose=meant)]
+        return [self._origin(func, kind, inputs, made, on_purpose=meant)]
 
-    def _birth(self, func: Any, kind: str, inputs: list[Any], made: torch.Tensor, on_purpose: bool) -> Birth:
+    def _origin(self, func: Any, kind: str, inputs: list[Any], made: torch.Tensor, on_purpose: bool) -> NonFiniteOrigin:
         position = _first_bad(made)
         values = tuple(value_at(tensor, position, made.shape) for tensor in inputs[:3])
-        return Birth(
+        return NonFiniteOrigin(
             func.overloadpacket.__name__.strip("_"), self._place(), line_now(), kind, on_purpose, values,
             tuple(made.shape), str(made.dtype).removeprefix("torch."), position, value_at(made, position, made.shape),
         )  # fmt: skip
 
-    def _mark(self, tensor: torch.Tensor, births: list[Birth]) -> None:
-        self._origins[_address(tensor)] = births[:20]
+    def _mark(self, tensor: torch.Tensor, origins: list[NonFiniteOrigin]) -> None:
+        self._origins[address_of(tensor)] = origins[:20]
         self._alive.append(tensor)
 
 
@@ -133,13 +134,6 @@ def _first_bad(tensor: torch.Tensor) -> tuple[int, ...]:
         return ()
     found = (~torch.isfinite(tensor.detach())).nonzero()
     return tuple(int(i) for i in found[0]) if len(found) else ()
-
-
-def _address(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return id(tensor)
 
 
 def _is_small(tensor: torch.Tensor) -> bool:

@@ -72,7 +72,7 @@ def _range(outputs: list[torch.Tensor]) -> tuple[float, float]:
 
 
 def _with_gains(parameters: list[torch.Tensor], gains: tuple[float, ...], batch: Batch, run: Run) -> list[torch.Tensor]:
-    """Return the outputs with these parameters scaled; they are put back after."""
+    """Return the outputs with these parameters scaled; they are restored after."""
     before = [parameter.detach().clone() for parameter in parameters]
     outputs: list[torch.Tensor] = []
     for gain in gains if parameters else ():

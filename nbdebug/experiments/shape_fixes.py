@@ -31,7 +31,7 @@ class Suggestion:
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
-# What people write to mend a shape or a type, in the order in which they should be offered.
+# What people write to fix a shape or a type, in the order in which they should be offered.
 _INPUT_CHANGES: tuple[tuple[str, Change], ...] = (
     ("x.float()", lambda x: x.float()),
     ("x.double()", lambda x: x.double()),

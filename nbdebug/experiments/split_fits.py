@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from nbdebug.errors import Cancelled, OutOfTime
 from nbdebug.experiments.skill import Pairs, predictions_of
+from nbdebug.experiments.split_codes import Recoding, recoded
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
@@ -48,6 +49,7 @@ class SplitFit:
     moved: float = math.nan
     moved_how: str = ""
     order: tuple[int, ...] = ()  # of the columns of a table, where they were exchanged
+    recoding: Recoding | None = None  # the skill with categories of the inputs renumbered
 
 
 MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -64,7 +66,7 @@ def split_fits(sandbox: Sandbox, held_out: Sequence[Batch]) -> tuple[SplitFit, .
         known = predictions_of(sandbox, held_out)
         if known is None or (own := _skill(*known)) <= 0:
             return ()
-        found = [_of_feed(sandbox, feed, *known, own) for feed in sandbox.setup.feeds[1:]]
+        found = [_of_feed(sandbox, feed, held_out, *known, own) for feed in sandbox.setup.feeds[1:]]
     except (Cancelled, OutOfTime):
         raise
     except Exception:  # a split may look different; that is for other checks to say
@@ -72,7 +74,9 @@ def split_fits(sandbox: Sandbox, held_out: Sequence[Batch]) -> tuple[SplitFit, .
     return tuple(fit for fit in found if fit is not None)
 
 
-def _of_feed(sandbox: Sandbox, feed: object, kind: str, known: Pairs, own: float) -> SplitFit | None:
+def _of_feed(
+    sandbox: Sandbox, feed: object, held_out: Sequence[Batch], kind: str, known: Pairs, own: float
+) -> SplitFit | None:
     batches, samples = list[Batch](), 0
     for batch in sandbox.setup.batches(BATCHES, feed, sandbox.control.poll):  # type: ignore[arg-type]
         batches.append(batch.to(sandbox.device))
@@ -93,7 +97,10 @@ def _of_feed(sandbox: Sandbox, feed: object, kind: str, known: Pairs, own: float
     order: tuple[int, ...] = ()
     if not moved >= GAP * own:
         moved, how, order = _reordered(sandbox, batches, kind)
-    return SplitFit(fit.name, samples, classes, own, skill, renamed, names, rescaled, moved, how, order)
+    recoding = None
+    if max((v for v in (renamed, rescaled, moved) if not math.isnan(v)), default=-1.0) < GAP * own:
+        recoding = recoded(sandbox, held_out, batches, kind, _skill)
+    return SplitFit(fit.name, samples, classes, own, skill, renamed, names, rescaled, moved, how, order, recoding)
 
 
 def _skill(kind: str, pairs: Pairs) -> float:
@@ -155,7 +162,10 @@ def _reordered(sandbox: Sandbox, batches: Sequence[Batch], kind: str) -> tuple[f
 
     def skill(order: Sequence[int], part: Sequence[Batch]) -> float:
         sandbox.control.poll()
-        found = predictions_of(sandbox, [batch.map_inputs(partial(_ordered, order)) for batch in part])
+        try:  # ids of one table may be out of range in another
+            found = predictions_of(sandbox, [batch.map_inputs(partial(_ordered, order)) for batch in part])
+        except (RuntimeError, IndexError, ValueError):
+            return -1.0
         return _skill(kind, found[1]) if found is not None and found[0] == kind else -1.0
 
     order = _climbed(list(range(columns)), lambda order: skill(order, halves[0]))

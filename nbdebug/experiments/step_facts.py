@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from nbdebug.experiments.gradient_state import has_values, held_by
-from nbdebug.recorder.step_hooks import hook_gradient
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.user_code import user_code
+from nbdebug.watch.recorder.step_hooks import hook_gradient
 
 __all__ = ["GradientsOfBackward", "StepFacts", "step_facts"]
 

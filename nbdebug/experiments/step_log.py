@@ -14,18 +14,21 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from nbdebug.core.torch_compat import backward_id
 from nbdebug.experiments.gradient_shares import GradientShares
 from nbdebug.experiments.gradient_state import has_values, held_by, is_coarse, is_weighted, keeps_master
+from nbdebug.experiments.input_passes import InputPasses
 from nbdebug.experiments.reached_parts import Reached
-from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
+from nbdebug.watch.recorder.step_hooks import hook_gradient, hook_outer_steps
 
 __all__ = ["Clip", "Followed", "StepLog", "Steps"]
 
 _CLIPS = {inspect.unwrap(clip).__code__: clip.__name__ for clip in (clip_grad_norm_, clip_grad_value_)}
 _UNSCALE = torch.amp.GradScaler.unscale_.__code__
+_LOADS = nn.Module.load_state_dict.__code__
 _MOST_OF = 0.9  # of an optimizer's parameters
 
 
@@ -59,6 +62,7 @@ class Steps:
     passes: list[int] = field(default_factory=list)  # backward passes of one place in the code, for each step
     divided: bool = False  # whether the loss of any was divided or weighted, or the gradients before a step
     lost: list[float] = field(default_factory=list)  # share of low-precision values that a step leaves unchanged
+    probed: int = 0  # used gradients of a pass for an input, beside those of the loss that is returned
 
 
 @dataclass
@@ -85,17 +89,19 @@ class StepLog:
         self.call = -1
         self._unscaled = self._is_divided = False
         self._shares = GradientShares()
+        self._inputs = InputPasses(lambda leaf: id(leaf) in self.parameters or isinstance(leaf, nn.Parameter))
         self._consumed: dict[int, set[int]] = {}  # by an optimizer's id: the backward passes that its steps used
         self._before: dict[int, torch.Tensor] = {}
         self._thread = threading.get_ident()
         self.watched: set[int] = set()  # parameters whose values after a step are kept
         self.after_step: dict[int, torch.Tensor] = {}
+        self.loads_of_itself: list[str] = []  # networks whose own weights are loaded into them
         self._collect()
 
     def _collect(self) -> None:
         for network, module in self.reached.networks.items():
             for name, parameter in module.named_parameters():
-                if not isinstance(parameter, nn.UninitializedParameter):
+                if not is_lazy(parameter):
                     self._follow(network, name, parameter)
         for name, tensor in self.reached.tensors.items():
             self._follow("", name, tensor)
@@ -134,6 +140,7 @@ class StepLog:
                 roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
                 given = grad_tensors is not None and any(g is not None for g in _listed(grad_tensors))
                 self._is_divided = given or any(is_weighted(root.grad_fn) for root in roots)
+                self._inputs.begin(roots)
             return backward(tensors, grad_tensors, *args, **kwargs)
 
         return noting
@@ -143,6 +150,11 @@ class StepLog:
         self.call += 1
         self._unscaled = False
         self.after_step = {}
+
+    def end_call(self, returned: Any) -> None:
+        """Say that the step has returned this."""
+        for steps in self._inputs.end_call(returned):
+            steps.probed += 1  # type: ignore[attr-defined]
 
     def held(self) -> set[int]:
         """Return the ids of all parameters that an optimizer holds which is reached or took a step."""
@@ -162,6 +174,7 @@ class StepLog:
         if number not in self.sites:
             self.sites[number] = _site()
             self.divided[number] = self._is_divided
+            self._inputs.note(number)
         if cleared:
             followed.made_of.clear()
             followed.used.clear()
@@ -194,6 +207,7 @@ class StepLog:
         own = id(steps.optimizer)
         stale = [f for f in live if f.used.get(own, set()) & set(f.made_of) and set(f.made_of) - f.used[own]]
         steps.stale += bool(stale)
+        self._inputs.judge(steps, [f.made_of for f in live], self._consumed.get(own, set()))
         foreign: dict[int, int] = {}
         for followed in live:
             newest = self.sites[followed.made_of[-1]]
@@ -234,9 +248,26 @@ class StepLog:
             return
         if frame.f_code is _UNSCALE:
             self._unscaled = True
+        elif frame.f_code is _LOADS:
+            self._loaded(frame.f_locals.get("self"), frame.f_locals.get("state_dict"))
         elif frame.f_code in _CLIPS:
             values = frame.f_locals
             self._clipped(values.get("parameters"), values.get("max_norm", values.get("clip_value", math.inf)))
+
+    def _loaded(self, module: Any, state: Any) -> None:
+        """Note a network that is given nothing but the tensors that it holds: that changes nothing."""
+        own = {tensor.data_ptr() for tensor in module.state_dict(keep_vars=True).values() if tensor.numel()}
+        given = {tensor.data_ptr() for tensor in state.values() if isinstance(tensor, torch.Tensor) and tensor.numel()}
+        if own and own == given:
+            parts = (
+                (network, path, part)
+                for network, root in self.reached.networks.items()
+                for path, part in root.named_modules()
+                if part is module
+            )
+            for network, path, _ in parts:
+                self.loads_of_itself.append(path if network == "model" and path else f"{network}.{path}".rstrip("."))
+                return
 
     def _clipped(self, parameters: Any, limit: Any) -> None:
         given = [parameters] if isinstance(parameters, torch.Tensor) else parameters

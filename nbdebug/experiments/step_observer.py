@@ -13,11 +13,11 @@ import torch
 from nbdebug.core.torch_compat import OPTIMIZER_HOOKS
 from nbdebug.experiments.gradient_state import held_by
 from nbdebug.experiments.reached_parts import reached_parts
-from nbdebug.recorder.graphs import GraphToken
-from nbdebug.recorder.step_hooks import hook_gradient, hook_outer_steps
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.nested import tensors_in
+from nbdebug.watch.recorder.graphs import GraphToken
+from nbdebug.watch.recorder.step_hooks import hook_gradient, hook_outer_steps
 
 __all__ = ["LoopStep", "StepObserver"]
 
@@ -43,8 +43,6 @@ class LoopStep:
     used_norm: float
     change: float
     step_without_gradient: bool
-    training_mode: bool
-    keeps_graph: bool
     stepped: float = 0.0
 
 
@@ -55,8 +53,6 @@ class StepObserver:
         self.sandbox, self.steps_taken = sandbox, 0
         optimizer = _optimizer_of(sandbox)
         self.held = held_by(optimizer)
-        known = {id(p) for p in self.held}
-        self.others = [p for p in sandbox.model.parameters() if id(p) not in known]
         self.before = [p.detach().clone() for p in self.held]
         self._graphs = [0]  # that something holds
         self._used: set[int] = set()  # parameters whose gradients an optimizer step has used
@@ -104,8 +100,6 @@ class StepObserver:
             change=change,
             stepped=self.stepped,
             step_without_gradient=self.idle_step,
-            training_mode=self.training,
-            keeps_graph=isinstance(loss, torch.Tensor) and loss.requires_grad,
         )
 
     def _raw_norm(self, batch: Batch) -> float:
@@ -128,12 +122,11 @@ class StepObserver:
     def _clear(self) -> None:
         self.forwards = self.backwards = self.steps = 0
         self.leftover = self.used_norm = self.stepped = 0.0
-        self.idle_step, self.training = False, True
+        self.idle_step = False
         self._raw: dict[int, float] = {}
 
     def _after_forward(self, module: Any, args: Any, output: Any) -> None:
         self.forwards += 1
-        self.training = self.training and bool(module.training)
         tensor = next((t for t in tensors_in(output) if t.requires_grad), None)
         if tensor is not None:
             tensor.register_hook(self._backward_begins)

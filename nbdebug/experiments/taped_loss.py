@@ -57,6 +57,24 @@ class TapedLoss:
         made = [self.tape.tensor(number) for number in self.numbers]
         return len(made) == 1 and made[0].op >= 0 and not made[0].module and made[0].made_by not in _SAME_VALUES
 
+    @property
+    def has_margin(self) -> bool:
+        """Whether the target itself changes the prediction behind the model's outputs, as margins do."""
+        values, target = self.tape.recording.values, self.tape.target
+        wanted = set(target.sources) if target is not None else set()
+        seen, stack = set(self.tape.main.heads), [*self.numbers]
+        while stack and wanted:
+            number = stack.pop()
+            op = self.tape.recording.producer(number)
+            if op is None or number in seen:
+                continue
+            seen.add(number)
+            operands = [values[n] for n in op.inputs if n not in seen]
+            if any(wanted & v.sources and not v.taint & Taint.PARAMETER for v in operands):
+                return True
+            stack += [v.number for v in operands if v.taint & Taint.PARAMETER]
+        return False
+
     def evaluate(self, answer: Any, on: Batch) -> torch.Tensor:
         """Return the loss with other values; on another batch, by running the program again."""
         self.sandbox.control.poll()

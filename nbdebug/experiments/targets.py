@@ -21,13 +21,12 @@ class TargetKind:
     """What one target tensor holds, over several batches.
 
     `integral` says that all values are whole numbers; `one_hot`, `many_hot` are the shares of rows of 0 and 1 with
-    exactly one and with another number of ones; `sums_to_one` that each row is a distribution. `order_p` is the
+    exactly one and with another number of ones. `order_p` is the
     p-value of "classes with neighboring numbers have inputs that are more alike", where it could be tested.
     """
 
     name: str
     shape: tuple[int, ...]
-    is_integer_type: bool
     integral: bool
     distinct: int
     low: float
@@ -35,7 +34,6 @@ class TargetKind:
     evenness: float = math.nan
     one_hot: float = 0.0
     many_hot: float = 0.0
-    sums_to_one: bool = False
     order_p: float | None = None
 
 
@@ -111,12 +109,11 @@ def target_kind(name: str, batches: list[Batch], tensors: list[torch.Tensor] | N
     values = torch.cat([t.detach().double().flatten() for t in tensors])
     values = values[torch.isfinite(values)]
     distinct, counts = values.unique(return_counts=True)
-    one_hot, many_hot, sums = _rows(tensors)
+    one_hot, many_hot = _rows(tensors)
     integral = bool((values == values.round()).all())
     return TargetKind(
         name=name,
         shape=tuple(first.shape),
-        is_integer_type=not first.is_floating_point(),
         integral=integral,
         distinct=int(distinct.numel()),
         low=float(values.min()) if values.numel() else math.nan,
@@ -124,19 +121,18 @@ def target_kind(name: str, batches: list[Batch], tensors: list[torch.Tensor] | N
         evenness=float(counts.min() / counts.double().mean()) if counts.numel() else math.nan,
         one_hot=one_hot,
         many_hot=many_hot,
-        sums_to_one=sums,
         order_p=_order(batches, tensors, distinct) if integral and 4 <= distinct.numel() <= 50 else None,
     )
 
 
-def _rows(tensors: list[torch.Tensor]) -> tuple[float, float, bool]:
+def _rows(tensors: list[torch.Tensor]) -> tuple[float, float]:
+    """Return the shares of rows of 0 and 1 with exactly one, and with another number of ones."""
     if any(t.dim() < 2 or t.shape[1] < 2 for t in tensors):
-        return 0.0, 0.0, False
-    sums = torch.cat([t.detach().double().sum(1).flatten() for t in tensors])
-    is_distribution = all(bool((t >= 0).all()) for t in tensors) and float((sums - 1).abs().max()) < 1e-3
+        return 0.0, 0.0
     if not all(bool(((t == 0) | (t == 1)).all()) for t in tensors):
-        return 0.0, 0.0, is_distribution
-    return float((sums == 1).double().mean()), float((sums != 1).double().mean()), is_distribution
+        return 0.0, 0.0
+    sums = torch.cat([t.detach().double().sum(1).flatten() for t in tensors])
+    return float((sums == 1).double().mean()), float((sums != 1).double().mean())
 
 
 def _order(batches: list[Batch], tensors: list[torch.Tensor], distinct: torch.Tensor) -> float | None:

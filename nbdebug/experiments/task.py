@@ -83,28 +83,26 @@ def task_of(output: Any, batch: Batch) -> Task:
     )
 
 
-def chance_loss(loss_fn: Any, output: Any, batch: Batch, task: Task) -> tuple[float | None, str]:
+def chance_loss(loss_fn: Any, output: Any, batch: Batch, task: Task) -> float | None:
     """Return the loss of a model that knows nothing, found by handing the loss such a model's outputs."""
-    if not isinstance(output, torch.Tensor):
-        return None, "the model returns more than one tensor"
-    ignorant = _ignorant(output.detach(), batch.target, task)
-    if ignorant is None:
-        return None, f"there is no constant baseline for a task of kind {task.kind!r}"
-    guess, reason = ignorant
+    guess = _constant_baseline(output.detach(), batch.target, task) if isinstance(output, torch.Tensor) else None
+    if guess is None:
+        return None
     try:
         value = loss_fn(guess, batch.target)
-    except Exception as error:
-        return None, f"the loss does not accept a constant baseline: {error}"
-    return float(value.detach()) if isinstance(value, torch.Tensor) and value.numel() == 1 else None, reason
+    except Exception:  # a loss that does not accept a constant baseline
+        return None
+    return float(value.detach()) if isinstance(value, torch.Tensor) and value.numel() == 1 else None
 
 
-def _ignorant(output: torch.Tensor, target: Any, task: Task) -> tuple[torch.Tensor, str] | None:
+def _constant_baseline(output: torch.Tensor, target: Any, task: Task) -> torch.Tensor | None:
+    """Return all classes as equally likely, or the mean of the targets for every sample."""
     if task.kind == "classification":
         fill = {"probabilities": 1 / task.classes, "log-probabilities": -float(torch.tensor(task.classes).log())}
-        return torch.full_like(output, fill.get(task.scale, 0.0)), f"all {task.classes} classes equally likely"
+        return torch.full_like(output, fill.get(task.scale, 0.0))
     if task.kind in ("binary", "multilabel"):
-        return torch.full_like(output, 0.5 if task.scale == "probabilities" else 0.0), "both classes equally likely"
+        return torch.full_like(output, 0.5 if task.scale == "probabilities" else 0.0)
     if task.kind == "regression" and isinstance(target, torch.Tensor) and target.numel() == output.numel():
         mean = target.to(output.dtype).mean(0, keepdim=True) if target.dim() else target.to(output.dtype)
-        return mean.expand(target.shape).reshape(output.shape).clone(), "the mean of the targets for every sample"
+        return mean.expand(target.shape).reshape(output.shape).clone()
     return None

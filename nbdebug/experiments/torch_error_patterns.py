@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Mishap", "mishap_of"]
+__all__ = ["ErrorPattern", "error_pattern"]
 
 Advice = tuple[str, str]  # what to do, and the code to write
 
 
 @dataclass(frozen=True)
-class Mishap:
+class ErrorPattern:
     """A kind of error: what it means in one sentence, and what to try."""
 
     kind: str
@@ -189,9 +189,9 @@ _RULES: tuple[tuple[str, str, str, tuple[Advice, ...]], ...] = (
 )
 
 
-def mishap_of(error: str) -> Mishap | None:
+def error_pattern(error: str) -> ErrorPattern | None:
     """Recognize an error by its message."""
     for kind, pattern, says, advice in _RULES:
         if re.search(pattern, error, flags=re.IGNORECASE | re.DOTALL):
-            return Mishap(kind, says, advice)
+            return ErrorPattern(kind, says, advice)
     return None

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.experiments.capture import tapped
 from nbdebug.sandbox import Outcome, Sandbox
@@ -94,5 +95,4 @@ def weighted_calls(trace: Trace) -> Iterator[Call]:
 
 
 def _is_matrix(tensor: torch.Tensor) -> bool:
-    lazy = isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer))
-    return not lazy and tensor.is_floating_point() and tensor.dim() >= 2
+    return not is_lazy(tensor) and tensor.is_floating_point() and tensor.dim() >= 2

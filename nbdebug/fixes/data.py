@@ -14,7 +14,6 @@ from nbdebug.errors import NotApplicable
 from nbdebug.fixes import patch
 from nbdebug.setup import Batch, Feed, Setup
 from nbdebug.setup.sample_dataset import drawn
-from nbdebug.setup.transformed_batches import ChangedFeed
 
 __all__ = ["change_batches"]
 
@@ -218,3 +217,31 @@ def _statistics(tensors: list[torch.Tensor], axis: int) -> tuple[torch.Tensor, t
     shape = [1] * tensors[0].dim()
     shape[axis] = -1
     return mean.reshape(shape), std.reshape(shape)
+
+
+class ChangedFeed(Feed):
+    """Everything that another feed gives, with one change made to every batch; the feed itself stays as it is."""
+
+    def __init__(self, feed: Feed, change: Callable[[Any], Any]) -> None:
+        super().__init__(feed.loader, feed.name)
+        self._inner, self._change = feed, change
+
+    def __iter__(self) -> Iterator[Any]:
+        """Draw batches from the beginning, changed."""
+        return map(self._change, iter(self._inner))
+
+    def shared(self, count: int, poll: Callable[[], None] = lambda: None) -> Iterator[Any]:
+        """Yield the first batches that all experiments share, changed."""
+        return map(self._change, self._inner.shared(count, poll))
+
+    def sample(self, index: Any) -> Any:
+        """Read a sample as the feed does; it is changed where it is collated."""
+        return self._inner.sample(index)
+
+    def shuffled(self, total: int) -> Any:
+        """Return the random order of the feed."""
+        return self._inner.shuffled(total)
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Put samples together as the loader does, and change them."""
+        return self._change(self._inner.collate(samples))

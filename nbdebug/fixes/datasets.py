@@ -11,9 +11,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from nbdebug.errors import NotApplicable
+from nbdebug.experiments.split_codes import column_codes_changed
 from nbdebug.fixes import patch
 from nbdebug.fixes.data import change_batches
 from nbdebug.setup import Feed, Setup
+from nbdebug.setup.dataset_origin import read_like
 from nbdebug.setup.feature_rows import digests_of
 from nbdebug.setup.object_graph import arrays_in
 from nbdebug.setup.sample_dataset import seed_all
@@ -107,6 +109,15 @@ def scale_split(setup: Setup, *, split: str, name: str, factor: float, shift: fl
     change_batches(setup, lambda batch: batch.map_inputs(scaled), only=split)
 
 
+@patch("answers")
+def read_like_validation(setup: Setup) -> None:
+    """Read the training samples as the validation data are read, without augmentation."""
+    found = [feed for like in setup.feeds[1:] if (feed := read_like(setup.feed, like)) is not None]
+    if not found:
+        raise NotApplicable("no other split has the data set of the training data with other transforms")
+    setup.feed = found[0]
+
+
 @patch("clean")
 def rename_split(setup: Setup, *, split: str, names: Sequence[Sequence[int]]) -> None:
     """Give the classes of a held-out split other numbers, as the label map of the training data would."""
@@ -131,6 +142,20 @@ def reorder_split(setup: Setup, *, split: str, order: Sequence[int]) -> None:
 
     _feed_of(setup, split)
     change_batches(setup, lambda batch: batch.map_inputs(reordered), only=split)
+
+
+@patch("clean")
+def recode_split(setup: Setup, *, split: str, columns: Sequence[Sequence[Any]]) -> None:
+    """Give the categories of a held-out split the numbers that they have in the training data."""
+    maps = {(name, index): {int(a): int(b) for a, b in codes} for name, index, codes in columns}
+
+    def changed(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        for (column, index), codes in maps.items():
+            tensor = column_codes_changed(tensor, index, codes) if column == name else tensor
+        return tensor
+
+    _feed_of(setup, split)
+    change_batches(setup, lambda batch: batch.map_inputs(changed), only=split)
 
 
 def _feed_of(setup: Setup, split: str) -> Feed:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import Convolution
 from nbdebug.errors import NotApplicable
 from nbdebug.fixes import patch
 from nbdebug.fixes.places import called_layers
@@ -59,7 +60,7 @@ def _added(module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
 
 def _hidden(sandbox: Sandbox) -> list[tuple[str, nn.Module]]:
     """Return the layers with weights except the last, in call order."""
-    kinds = (nn.Linear, nn.modules.conv._ConvNd)
+    kinds = (nn.Linear, Convolution)
     weighted: list[tuple[str, nn.Module]] = list(
         dict.fromkeys((path, m) for path, m in called_layers(sandbox) if isinstance(m, kinds))
     )

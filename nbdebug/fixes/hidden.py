@@ -46,7 +46,7 @@ def _registered(owner: nn.Module, name: str, value: Any) -> list[nn.Parameter]:
     if _is_trainable(value):
         owner.__dict__.pop(name, None)
         owner.register_parameter(name, value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach()))
-        return [owner._parameters[name]]  # type: ignore[list-item]
+        return [owner.get_parameter(name)]
     items: list[Any] = (
         list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, (list, tuple)) else []
     )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nbdebug.core.torch_compat import BatchNorm, RunningNorm
 from nbdebug.errors import NotApplicable
 from nbdebug.fixes import patch
 from nbdebug.fixes.calls import Call, Change, activation_calls, rewrite_calls, rewrite_loss_calls
@@ -97,7 +98,7 @@ def activation_between(sandbox: Sandbox, *, layers: Sequence[str]) -> None:
 @patch("check")
 def norm_momentum(sandbox: Sandbox, *, momentum: float = 0.1) -> None:
     """Set the momentum of BatchNorm."""
-    norms = [m for m in sandbox.model.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+    norms = [m for m in sandbox.model.modules() if isinstance(m, RunningNorm)]
     if not norms:
         raise NotApplicable("the model has no PyTorch BatchNorm layer")
     for norm in norms:
@@ -110,7 +111,7 @@ def group_norm(sandbox: Sandbox) -> None:
     done = 0
     for parent in list(sandbox.model.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.modules.batchnorm._BatchNorm):
+            if isinstance(child, BatchNorm):
                 setattr(parent, name, _as_group_norm(child))
                 done += 1
     if not done:

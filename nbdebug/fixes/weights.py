@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.errors import NotApplicable
 from nbdebug.fixes import patch
@@ -36,7 +37,7 @@ def reinitialize(sandbox: Sandbox, *, paths: Sequence[str] = (), gain: str = "")
 
 
 def _initialized_by_fan_in(module: nn.Module, name: str, parameter: nn.Parameter, gain: str) -> int:
-    if isinstance(parameter, nn.UninitializedParameter) or not parameter.is_floating_point():
+    if is_lazy(parameter) or not parameter.is_floating_point():
         return 0
     if parameter.dim() < 2:
         if "bias" in name:

@@ -31,8 +31,8 @@ class Fact:
 
 
 ADVICE = {
-    part: Advice(part, says, IMPROVEMENTS[cured])
-    for part, cured, says in (
+    part: Advice(part, says, IMPROVEMENTS[reduced])
+    for part, reduced, says in (
         ("avoidable bias", "underfitting", "The model underfits: reduce bias first, in this order."),
         ("variance", "overfitting", "The model overfits: reduce variance, in this order."),
         ("distribution shift", "distribution shift", "The target data differs from the training data."),

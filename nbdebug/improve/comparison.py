@@ -17,7 +17,7 @@ from nbdebug.improve.reasons import likeliest_reason
 from nbdebug.improve.replay import Call, Replay, replayed
 from nbdebug.report.progress import control_shown
 from nbdebug.sandbox import guarded, make_sandbox
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Setup
 
 __all__ = ["Comparison", "Divergence", "Row", "compare"]
@@ -139,7 +139,7 @@ def compare(
             replays = [replayed(t, b.to(t.device)) for t, b in zip(sandboxes, batches, strict=True)]
             return _compared(replays[0], replays[1], weights, tolerance, modes)
 
-        return guarded(experiment, live, control, witness=Witness(*live))
+        return guarded(experiment, live, control, snapshot=StateSnapshot(*live))
 
 
 def _compared(ours: Replay, theirs: Replay, weights: Weights, tolerance: float, modes: str) -> Comparison:

@@ -172,7 +172,7 @@ def decomposed(
     seed: int = 0,
     control: Control | None = None,
 ) -> Decomposition:
-    """Split the error as `decompose` does, for a setup that has validation data, under reins that exist already."""
+    """Split the error as `decompose` does, for a setup that has validation data, under a control."""
     feeds = {"train": setup.feed, "val": setup.val_feed, "val_shifted": shifted, "test": setup.test_feed}
     scores = {
         name: scored(setup, feed, split=name, metric=metric, samples=samples, seconds=seconds, control=control)

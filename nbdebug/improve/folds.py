@@ -16,7 +16,7 @@ from nbdebug.errors import BadInput, NotApplicable, plainly
 from nbdebug.improve.scoring import Metric, judged
 from nbdebug.report.progress import control_shown
 from nbdebug.sandbox import Sandbox, guarded, make_sandbox
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Setup
 
 __all__ = ["Folds", "k_fold"]
@@ -102,7 +102,7 @@ def k_fold(
     live = setup.live_parts()
     with control_shown(progress, f"training on {k} folds") as control:
         run = _Run(setup, control, epochs, metric, reset, k)
-        return guarded(run.all_folds, live, control, seed=seed, witness=Witness(*live))
+        return guarded(run.all_folds, live, control, seed=seed, snapshot=StateSnapshot(*live))
 
 
 @dataclass

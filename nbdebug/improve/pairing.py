@@ -91,7 +91,7 @@ def paired(ours: Replay, theirs: Replay, weights: Weights) -> list[tuple[Call, C
                 place = index + 1
                 break
             if wanted is None and other.path in partner.values():
-                break  # a layer with weights is nobody's but its partner's
+                break  # a layer with weights belongs to its partner alone
     return pairs
 
 

@@ -14,7 +14,7 @@ from nbdebug.core.control import Control
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.experiments.task import class_dim, task_of
 from nbdebug.sandbox import Sandbox, guarded, make_sandbox
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Batch, Feed, Setup
 from nbdebug.setup.feature_rows import Columns, columns_of, joined
 from nbdebug.setup.loss import main_output
@@ -78,7 +78,10 @@ def scored(
     control = control or Control()
     live = setup.live_parts()
     return guarded(
-        lambda: _scored(setup, feed, split, metric, samples, seconds, control), live, control, witness=Witness(*live)
+        lambda: _scored(setup, feed, split, metric, samples, seconds, control),
+        live,
+        control,
+        snapshot=StateSnapshot(*live),
     )
 
 

@@ -178,7 +178,7 @@ def _sampler(method: str, seed: int, *, shared: bool = False) -> Any:
         raise BadInput(
             f"method is {method!r}", where="tune", expected=f"one of {', '.join(samplers)}", do='method="bayesian"'
         )
-    # Where others search as well, their trials that still run count as bad ones, so that nobody repeats them.
+    # Where others search as well, their trials that still run count as bad ones, so that they are not repeated.
     return samplers[method](seed=seed, **({"constant_liar": True} if shared and method == "bayesian" else {}))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+
+from nbdebug.core.shell import running_shell
 
 __all__ = ["CellOutput", "current_execution", "in_notebook", "on_cell_end"]
 
@@ -55,22 +56,17 @@ def current_execution() -> str:
 
 def on_cell_end(function: Callable[[Any], Any]) -> Callable[[], None]:
     """Call the function whenever a cell has ended, while outputs still go to it; what is returned ends that."""
-    shell = _shell()
+    shell = running_shell()
     if shell is None:
         return lambda: None
     shell.events.register("post_run_cell", function)
 
     def end() -> None:
-        with suppress(ValueError):  # somebody has unregistered it already
+        with suppress(ValueError):  # it is unregistered already
             shell.events.unregister("post_run_cell", function)
 
     return end
 
 
 def _kernel() -> Any:
-    return getattr(_shell(), "kernel", None)
-
-
-def _shell() -> Any:
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module is not None else None
+    return getattr(running_shell(), "kernel", None)

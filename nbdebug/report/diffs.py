@@ -36,7 +36,9 @@ def shown_diff(diff: str) -> ShownDiff | None:
     if not changed:
         return None
     file = next((line[6:].strip() for line in diff.splitlines() if line.startswith("--- a/")), "")
-    kept = tuple(line for place, line in enumerate(lines) if min(abs(place - c) for c in changed) <= AROUND)
+    near = [line for place, line in enumerate(lines) if min(abs(place - c) for c in changed) <= AROUND]
+    told = [place for place, line in enumerate(near) if line.sign or line.text.strip()]
+    kept = tuple(near[told[0] : told[-1] + 1])  # without blank lines around them
     removed = next((line for line in lines if line.sign == "-"), None)
     before = next((line for line in reversed(lines[: changed[0]])), None)  # where lines are only added
     start = removed or before or lines[changed[0]]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbdebug.charts import Exhibit, Images, Panels, Table
-from nbdebug.charts.draw import as_svg, as_svg_address, picture_of
+from nbdebug.charts.draw import as_svg, as_svg_address, is_drawn, picture_of
 from nbdebug.core.finding import Finding
 from nbdebug.core.text import figure, plural, shortened
 from nbdebug.engine.decision_tree.states import ICONS, WORDS
@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from nbdebug.report.difference import Difference
     from nbdebug.report.tree import DrawnTree
 
-__all__ = ["as_fragment", "as_page", "difference_fragment", "part_fragment", "result_fragments", "tree_fragment"]
+__all__ = [
+    "Proof",
+    "as_fragment",
+    "as_page",
+    "difference_fragment",
+    "part_fragment",
+    "result_fragments",
+    "tree_fragment",
+]
 
 MOST_TABLE_ROWS, MOST_PICTURES = 50, 100
 
@@ -53,6 +61,14 @@ def as_fragment(report: Report, *, include_samples: bool = False) -> str:
     return _render("fragment.html", report, include_samples, None, key=_key(report))
 
 
+class Proof(NamedTuple):
+    """The picture that convinces, in the order of a page: words, charts that the page draws itself, and the numbers."""
+
+    above: str = ""
+    charts: tuple[Exhibit, ...] = ()
+    below: str = ""
+
+
 def result_fragments(
     report: Report,
     *,
@@ -60,19 +76,32 @@ def result_fragments(
     learns: str = "",
     rivals: Sequence[tuple[str, float]] = (),
     panels: Panels | None = None,
-) -> tuple[str, str, str]:
+    live: tuple[type[Exhibit], ...] = (),
+) -> tuple[str, Proof, str]:
     """Return the report in three pieces, for what may stand between them: the verdict, its picture, and the rest.
 
     While checks are running there are findings as cards, the most likely first, and no rest. `learns` is what was
     measured of a training that learns, `rivals` are the exchanges that were tried in vain, with the skill they came to,
-    and `panels` the courses of the trainings with one ingredient exchanged.
+    and `panels` the courses of the trainings with one ingredient exchanged. The main chart is left to the page where it
+    is of a `live` kind.
     """
     key = _key(report)
     if running:
-        return _render("running.html", report, False, None, key=key, running=True), "", ""
+        return _render("running.html", report, False, None, key=key, running=True), Proof(), ""
     answer = _render("answer.html", report, False, None, key=key, learns=learns)
-    picture = _render("proof.html", report, False, None, key=key) if report.alarms else ""
-    return answer, picture, _render("others.html", report, False, None, key=key, rivals=rivals, panels=panels)
+    proof = _proof(report, key, live) if report.alarms else Proof()
+    return answer, proof, _render("others.html", report, False, None, key=key, rivals=rivals, panels=panels)
+
+
+def _proof(report: Report, key: str, live: tuple[type[Exhibit], ...]) -> Proof:
+    cause = outline(prepared(report)).cause
+    proven = [v.exhibit for v in cause.finding.verifications if v.exhibit is not None] if cause is not None else []
+    borrowed = cause.borrowed.finding if cause is not None and cause.borrowed is not None else None
+    main = proven[-1] if proven else getattr(borrowed or getattr(cause, "finding", None), "exhibit", None)
+    chart = main if isinstance(main, live) and is_drawn(main) else None
+    above = _render("proof.html", report, False, None, key=key, half="above", elsewhere=chart)
+    below = _render("proof.html", report, False, None, key=key, half="below")
+    return Proof(above, () if chart is None else (chart,), below)
 
 
 def part_fragment(report: Report, part: str, explained_by: Mapping[str, str]) -> str:
@@ -103,7 +132,14 @@ def tree_fragment(tree: DrawnTree) -> str:
 
 
 def _render(
-    template: str, report: Report, include_samples: bool, folder: Path | None, *, running: bool = False, **more: Any
+    template: str,
+    report: Report,
+    include_samples: bool,
+    folder: Path | None,
+    *,
+    running: bool = False,
+    elsewhere: Exhibit | None = None,
+    **more: Any,
 ) -> str:
     shown = prepared(report, include_samples=include_samples)
     return (
@@ -119,7 +155,7 @@ def _render(
             verdict=verdict(shown, running=running),
             running=running,
             left_out=LEFT_OUT,
-            picture=(picture := partial(_picture, itertools.count())),
+            picture=(picture := partial(_picture, itertools.count(), elsewhere)),
             curve=lambda exhibit, inline: picture(_Shown(exhibit, "recorded during training"), inline),
             panel=lambda exhibit, at: picture(_Shown(replace(exhibit, only=at), exhibit.remarks[at]), False),
             table=lambda exhibit: exhibit if isinstance(exhibit, Table) else None,
@@ -136,11 +172,13 @@ class _Shown(NamedTuple):
     says: str
 
 
-def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inline: bool) -> Any:
+def _picture(
+    drawn: Iterator[int], elsewhere: Exhibit | None, finding: Finding | Verification | _Shown, inline: bool
+) -> Any:
     """Draw what a finding or a tried remedy shows; the text for those who cannot see it is what it says."""
     from markupsafe import Markup
 
-    if finding.exhibit is None or isinstance(finding.exhibit, (Table, Images)):
+    if finding.exhibit is None or finding.exhibit == elsewhere or isinstance(finding.exhibit, (Table, Images)):
         return ""
     if next(drawn) >= MOST_PICTURES:  # a report of a thousand findings has to stay a file that opens
         return Markup('<p class="nbd-quiet">The image is omitted to keep this file small.</p>')
@@ -150,7 +188,7 @@ def _picture(drawn: Iterator[int], finding: Finding | Verification | _Shown, inl
         if inline:
             return Markup(as_svg(finding.exhibit, label))
         return Markup('<img src="{}" alt="{}" width="500">').format(as_svg_address(finding.exhibit, label), label)
-    except Exception:  # a file may hold an exhibit that nobody can draw; the words are still worth reading
+    except Exception:  # a file may hold an exhibit that cannot be drawn; the words are still worth reading
         return Markup('<p class="nbd-quiet">The image could not be drawn.</p>')
 
 

@@ -16,7 +16,7 @@ def report_schema() -> dict[str, Any]:
 
 def bisection_schema() -> dict[str, Any]:
     """Return the JSON schema of what `python -m nbdebug bisect --format json` prints."""
-    return _read("nbdebug.bisection", "bisection.schema.json")
+    return _read("nbdebug.engine.bisection", "bisection.schema.json")
 
 
 def _read(package: str, name: str) -> dict[str, Any]:

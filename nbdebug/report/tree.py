@@ -74,8 +74,8 @@ class DrawnTree:
         if self.advice is None:
             return ""
         what = f"{self.advice.step.label}." if self.advice.step else ""
-        if self.advice.mend:
-            what = f"fix {self.advice.mend.check}."
+        if self.advice.fix:
+            what = f"fix {self.advice.fix.check}."
         elif self.advice.question and not what:
             what = self.advice.question.words
         return f"Next: {what} {self.advice.why}" if what else self.advice.why

@@ -15,7 +15,6 @@ from torch.utils.hooks import RemovableHandle
 
 from nbdebug.core import torch_compat
 from nbdebug.core.control import Control
-from nbdebug.distributed.alone import look_wrapped
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.sandbox.copying import copy_together, refuse_too_large
 from nbdebug.sandbox.default_optimizer import LateAdam
@@ -26,6 +25,7 @@ from nbdebug.sandbox.repair_references import complete_optimizer, cut_loose, say
 from nbdebug.sandbox.schedules import cruise
 from nbdebug.sandbox.weight_perturbation import verify_copy
 from nbdebug.setup import Batch, LossChoice, Setup, unwrap
+from nbdebug.setup.distributed.alone import look_wrapped
 from nbdebug.setup.loss import infer_loss, main_output, own_loss, total_of
 from nbdebug.setup.rebinding import Rebinder, says_reached
 

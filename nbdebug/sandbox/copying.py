@@ -11,14 +11,15 @@ from typing import Any
 import psutil
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
-from nbdebug.distributed.alone import groups_in, lone_group
 from nbdebug.errors import UNCHANGED, ModelTooLarge, SandboxRefused
 from nbdebug.sandbox.functional import FunctionalModel
 from nbdebug.sandbox.late_state import LateState, is_plain_state
 from nbdebug.sandbox.module_copies import ATOMS, copy_modules
 from nbdebug.sandbox.scripted import ScriptShell, copied_script
 from nbdebug.setup.careful_copy import careful_copy
+from nbdebug.setup.distributed.alone import groups_in, lone_group
 from nbdebug.setup.object_graph import copy_generator, data_in, generators_in, human_bytes
 
 __all__ = ["Copied", "copy_together", "refuse_too_large"]
@@ -39,10 +40,10 @@ class Copied:
 
 def refuse_too_large(model: nn.Module, optimizer: Any) -> None:
     """Refuse with numbers when a copy with its gradients does not fit into the memory that is free."""
-    tensors = [t for t in (*model.parameters(), *model.buffers()) if not _is_lazy(t)]
+    tensors = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
     held = sum(t.numel() * t.element_size() for t in tensors)
     state = sum(t.numel() * t.element_size() for t in _state_tensors(optimizer))
-    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and not _is_lazy(p))
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad and not is_lazy(p))
     needed = held + trained + max(state, 2 * trained)  # the copy, its gradients, and what Adam keeps
     if needed < TRIFLE:
         return
@@ -186,10 +187,6 @@ def _own_state(optimizer: Any) -> list[torch.Tensor]:
 
 def _fills_its_storage(tensor: torch.Tensor) -> bool:
     return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-
-
-def _is_lazy(tensor: Any) -> bool:
-    return isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer))
 
 
 def _free_bytes(device: torch.device) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nbdebug.setup.nested import map_leaves
+from nbdebug.setup.nested import detached
 
 __all__ = ["Outcome", "measured"]
 
@@ -31,8 +31,4 @@ def measured(run: Callable[[], Outcome]) -> Outcome:
             raise
     with torch.enable_grad():
         outcome = run()
-    return Outcome(_detached(outcome.output), _detached(outcome.predicted), _detached(outcome.loss))
-
-
-def _detached(value: Any) -> Any:
-    return map_leaves(lambda _, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, value)
+    return Outcome(detached(outcome.output), detached(outcome.predicted), detached(outcome.loss))

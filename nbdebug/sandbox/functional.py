@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from nbdebug.core.torch_compat import own_buffers, own_modules
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.core.torch_compat import own_buffers, own_modules, without_torch_function
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 
 __all__ = ["FunctionalModel"]
 
@@ -55,11 +55,11 @@ class FunctionalModel(nn.Module):
         return [(live, clone) for _, live, clone in self._pairs]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the user's forward with the clones in place of its tensors, and put everything else back after."""
+        """Run the user's forward with the clones in place of its tensors, and restore everything else after."""
         model = self._live.model
         tensors = {name: self._now(name) for name, _, _ in self._pairs}
-        with torch._C.DisableTorchFunction():  # or a watch for uses of live tensors would see the witness look at them
-            witness = Witness(model)
+        with without_torch_function():  # or a watch for uses of live tensors would see the snapshot read them
+            snapshot = StateSnapshot(model)
         try:
             if self.training != model.training:
                 for module in model.modules():
@@ -68,8 +68,8 @@ class FunctionalModel(nn.Module):
             self._keep(tensors)
             return output
         finally:
-            with torch._C.DisableTorchFunction():
-                witness.mend()
+            with without_torch_function():
+                snapshot.restore()
 
     def _now(self, name: str) -> torch.Tensor:
         holder, _, last = name.rpartition(".")

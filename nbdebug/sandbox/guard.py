@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from nbdebug.core.control import Control
-from nbdebug.distributed.alone import stand_alone
+from nbdebug.core.torch_compat import restores_call_hooks
 from nbdebug.sandbox.autocast import leave_autocast, restores_autocast
-from nbdebug.sandbox.isolation import restores_hooks
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
+from nbdebug.setup.distributed.alone import stand_alone
 from nbdebug.setup.object_graph import generators_in
 from nbdebug.setup.sample_dataset import seed_all
 
@@ -59,7 +59,7 @@ class Guard:
             return
         before = signal.getsignal(signal.SIGINT)
         if before is None:
-            return  # a handler that Python did not install cannot be put back by it
+            return  # a handler that Python did not install cannot be restored by it
 
         def handler(number: int, frame: FrameType | None) -> None:
             again = self.control.interrupted.is_set()
@@ -128,7 +128,7 @@ class Guard:
                 lambda: _set_filters(filters),
             ]
         )
-        self._undo.extend([*restores_autocast(), *restores_hooks()])
+        self._undo.extend([*restores_autocast(), *restores_call_hooks()])
 
 
 @contextmanager
@@ -148,27 +148,27 @@ def guarded(
     control: Control,
     *,
     seed: int = 0,
-    witness: Witness | None = None,
+    snapshot: StateSnapshot | None = None,
 ) -> T:
     """Run an experiment with its own seed and gradients on, and leave everything global as it was.
 
-    `live` are the user's objects whose generators must not move on. What the witness saw is restored, too.
+    `live` are the user's objects whose generators must not move on. What the snapshot saw is restored, too.
     """
     guard = Guard(control)
     try:
         guard.hold_interrupts()
-        # Generators first, so that they are put back last: other undos may draw from them.
-        guard.save_generators(*(live if witness is None else witness.generators))
+        # Generators first, so that they are restored last: other undos may draw from them.
+        guard.save_generators(*(live if snapshot is None else snapshot.generators))
         guard.save_flags()
         stand_alone(guard.on_close)
-        if witness is not None and threading.current_thread() is threading.main_thread():
+        if snapshot is not None and threading.current_thread() is threading.main_thread():
             # In a worker thread the user's own training may run at the same time: what it changes is not ours.
-            guard.on_close(witness.mend)
+            guard.on_close(snapshot.restore)
         # Both only set the state of this thread; a block of the user's inside of them replaces and restores it.
         with torch.inference_mode(False), torch.enable_grad():
             leave_autocast()
             seed_all(seed)
-            warnings.simplefilter("ignore")  # what an experiment does on purpose, nobody has to be warned of
+            warnings.simplefilter("ignore")  # what an experiment does on purpose needs no warning
             control.poll()
             result = experiment()
         guard.is_closing = True

@@ -9,7 +9,7 @@ reached as a buffer or by its memory alone is run on a clone meanwhile; `verify_
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from nbdebug.sandbox.live_tensors import LiveTensors
 from nbdebug.setup import Setup, unwrap
 from nbdebug.setup.nested import map_tensors, tensors_in
 
-__all__ = ["Watch", "isolated", "refuse_leak", "refuse_leaking", "restores_hooks"]
+__all__ = ["Watch", "isolated", "refuse_leak", "refuse_leaking"]
 
 # Reading these of a weight gives a tensor with its values; all other properties only describe it.
 _VALUES = ("data", "T", "H", "mT", "mH", "real", "imag")
@@ -127,22 +127,6 @@ def _says(what: str, seen: str) -> str:
         "  What to do: hand over the model before a library wraps or patches it, or take it out of registries and "
         f"caches that its forward reads.\n  {UNCHANGED}"
     )
-
-
-def restores_hooks() -> list[Callable[[], Any]]:
-    """Return what removes global hooks and modes that came since, also where a second interrupt left them behind."""
-    hooks, modes = torch.nn.modules.module._global_forward_pre_hooks, torch._C._len_torch_function_stack()
-    known = set(hooks)
-
-    def remove_hooks() -> None:
-        for key in [key for key in hooks if key not in known]:
-            hooks.pop(key, None)
-
-    def leave_modes() -> None:
-        while torch._C._len_torch_function_stack() > modes:
-            torch._C._pop_torch_function_stack()
-
-    return [remove_hooks, leave_modes]
 
 
 def _has_tensors(module: nn.Module) -> bool:

@@ -18,11 +18,11 @@ from torch import nn
 
 from nbdebug.core.control import Control
 from nbdebug.core.torch_compat import count_steps, is_sharding_state, own_modules
-from nbdebug.distributed.pieces import is_piece, is_sharded, kind_of, piece_of
 from nbdebug.errors import Cancelled
 from nbdebug.sandbox import guarded, make_sandbox
 from nbdebug.sandbox.copying import refuse_too_large
 from nbdebug.setup import Setup, unwrap
+from nbdebug.setup.distributed.pieces import is_piece, is_sharded, kind_of, piece_of
 from nbdebug.setup.object_walk import children_of
 
 __all__ = ["standing_in"]

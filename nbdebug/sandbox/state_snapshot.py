@@ -16,6 +16,7 @@ from zlib import crc32
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.torch_compat import write_count
 from nbdebug.setup.object_graph import generators_in
@@ -23,7 +24,7 @@ from nbdebug.setup.object_walk import children_of, length_of, registered_in, ste
 from nbdebug.setup.tensor_memory import array_of
 from nbdebug.setup.user_code import is_users_class
 
-__all__ = ["Witness"]
+__all__ = ["StateSnapshot"]
 
 _ATOMS = (str, bytes, int, float, types.ModuleType, type)
 _CONTAINERS = (dict, list, tuple, set)
@@ -37,14 +38,14 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 Identity = list[tuple[Any, Any]]
 
 
-class Witness:
+class StateSnapshot:
     """What the user's objects looked like at one moment: containers by identity, tensors by version and digest."""
 
     def __init__(self, *live: Any) -> None:
         self._containers: list[tuple[str, Any, Identity]] = []
         self._classes: list[tuple[type, dict[str, Any]]] = []
         self._tensors: list[tuple[str, torch.Tensor, tuple[Any, ...], torch.Tensor | None]] = []
-        self._mended: list[str] = []
+        self._restored: list[str] = []
         self.generators = generators_in(*live)  # looked for once, because the walk to them is long
         for name, part in _walk(live):
             if isinstance(part, torch.Tensor):
@@ -54,22 +55,22 @@ class Witness:
             else:
                 self._containers.append((name, part, _items(part)))
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Put structure and gradients back as they were; harmless when it is called twice."""
         for name, part, items in self._containers:
             if not _same(part, items):
-                self._mended.append(f"{name} ({_what_changed(_items(part), items)})")
-                _put_back(part, items)
+                self._restored.append(f"{name} ({_what_changed(_items(part), items)})")
+                _restore_items(part, items)
         for kind, before in self._classes:
-            self._mend_class(kind, before)
+            self._restore_class(kind, before)
         for name, tensor, _, gradient in self._tensors:
             if tensor.is_leaf and tensor.grad is not gradient:
-                self._mended.append(f"{name}.grad")
+                self._restored.append(f"{name}.grad")
                 tensor.grad = gradient
 
     def touched(self) -> list[str]:
         """Return what changed, whether restored or not."""
-        lines = [f"{name} was modified and has been restored" for name in dict.fromkeys(self._mended)]
+        lines = [f"{name} was modified and has been restored" for name in dict.fromkeys(self._restored)]
         for name, tensor, before, _ in self._tensors:
             now = _state(tensor)
             if now != before:
@@ -81,7 +82,7 @@ class Witness:
         ]
         return lines
 
-    def _mend_class(self, kind: type, before: dict[str, Any]) -> None:
+    def _restore_class(self, kind: type, before: dict[str, Any]) -> None:
         """Put the user's class back: a counter in it has no copy of its own, so this is how it is kept."""
         for name in _news(kind, before):
             if name in before:
@@ -156,7 +157,7 @@ def _what_changed(now: Identity, before: Identity) -> str:
     return ", ".join(names[:3]) or "its items"
 
 
-def _put_back(part: Any, items: Identity) -> None:
+def _restore_items(part: Any, items: Identity) -> None:
     if isinstance(part, dict):
         part.clear()
         part.update(items)
@@ -169,7 +170,7 @@ def _put_back(part: Any, items: Identity) -> None:
 
 def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Return what tells whether a tensor was touched; what cannot be asked of this kind is left out."""
-    if isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+    if is_lazy(tensor):
         return (0, 0, "lazy", tensor.requires_grad, 0, 0)
     version = None if tensor.is_inference() else write_count(tensor)
     gradient = tensor.grad if tensor.is_leaf else None

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.errors import NbdebugError, NotApplicable
 from nbdebug.setup.batch import Batch
@@ -139,7 +140,7 @@ class Setup:
     def description(self) -> dict[str, Any]:
         """Say in plain words what is examined, for the head of a report."""
         model = unwrap((self.stands_for or self).model)
-        sizes = [p.numel() for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
+        sizes = [p.numel() for p in model.parameters() if not is_lazy(p)]
         loss = self.loss_fn if self.loss_fn is not None else None
         named = (
             getattr(loss, "__name__", type(loss).__name__) if loss is not None else str(self.assumed_loss or "unknown")

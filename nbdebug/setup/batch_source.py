@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from nbdebug.setup.loader_adapters import opener
 from nbdebug.setup.loader_copy import copied_loader, drawn_anew
-from nbdebug.setup.object_graph import holdings_of
+from nbdebug.setup.object_graph import copy_cost
 from nbdebug.setup.sample_store import KEPT_BYTES, SampleStore
 
 __all__ = ["Feed"]
@@ -68,7 +68,7 @@ class Feed:
                 is_kept = self._held < KEPT_BYTES
                 if is_kept:
                     self._first.append(raw)
-                    self._held += holdings_of(raw).size
+                    self._held += copy_cost(raw).size
                 yield raw
         except StopIteration:
             is_kept = False
@@ -105,13 +105,13 @@ class Feed:
     def total(self) -> int | None:
         """The number of samples in the data set, where that can be known."""
         if isinstance(self.loader, DataLoader):
-            return _length(self._kept.dataset)
+            return length_of(self._kept.dataset)
         return None
 
     @property
     def batch_count(self) -> int | None:
         """The number of batches in one pass, where that can be known."""
-        return _length(
+        return length_of(
             self._kept if isinstance(self.loader, DataLoader) else self.loader
         )  # len() may write to a loader
 
@@ -192,7 +192,7 @@ def _flat(batches: Iterator[list[Any]]) -> Iterator[int]:
                 yield int(index)
 
 
-def _length(value: Any) -> int | None:
+def length_of(value: Any) -> int | None:
     try:
         return len(value)
     except (TypeError, NotImplementedError):

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.setup.batch_source import Feed
+from nbdebug.setup.batch_source import Feed, length_of
 
-__all__ = ["attributes_of_view", "chain_of", "is_view", "origin_of", "same_store", "without_augmentation"]
+__all__ = [
+    "attributes_of_view",
+    "chain_of",
+    "is_view",
+    "origin_of",
+    "read_like",
+    "same_store",
+    "without_augmentation",
+]
 
 _DEPTH = 6
 _ENTRIES = 200  # entries of two containers that are compared
@@ -37,7 +45,7 @@ def same_store(one: Any, other: Any) -> bool:
     """Whether two data sets hold the same samples in the same order, whatever they make of them."""
     if one is other:
         return True
-    if type(one) is not type(other) or _length(one) != _length(other) or not hasattr(one, "__dict__"):
+    if type(one) is not type(other) or length_of(one) != length_of(other) or not hasattr(one, "__dict__"):
         return False
     mine, theirs = dict(vars(one)), dict(vars(other))
     names = [name for name in mine if name in theirs and _is_content(name, mine[name]) and not is_view(name)]
@@ -65,6 +73,26 @@ def _adopt(mine: Any, theirs: Any) -> bool:
             setattr(mine, name, vars(theirs)[name])
             changed = True
     return changed
+
+
+def read_like(feed: Feed, like: Feed) -> Feed | None:
+    """Copy a feed and let its data set read samples as another one of the same class does.
+
+    Besides transforms, that takes over switches such as `train` or `augment`; None where nothing differs.
+    """
+    plain = without_augmentation(feed, like)
+    again, changed = plain or Feed(feed.loader, feed.name), plain is not None
+    if again.dataset is None or like.dataset is None or again.dataset is feed.loader.dataset:
+        return None
+    for mine in chain_of(again.dataset):
+        for theirs in chain_of(like.dataset):
+            if type(mine) is type(theirs) and mine is not theirs:
+                for name, value in list(getattr(mine, "__dict__", {}).items()):
+                    other = vars(theirs).get(name, value)
+                    if isinstance(value, bool) and isinstance(other, bool) and other is not value:
+                        setattr(mine, name, other)
+                        changed = True
+    return again if changed else None
 
 
 def attributes_of_view(dataset: Any) -> dict[str, Any]:
@@ -104,10 +132,3 @@ def _equal(one: Any, other: Any) -> bool:
         pairs = zip(one[::step], other[::step], strict=False)
         return type(one) is type(other) and len(one) == len(other) and all(_equal(a, b) for a, b in pairs)
     return one is other or bool(type(one) is type(other) and _is_content("", one) and one == other)
-
-
-def _length(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except (TypeError, NotImplementedError):
-        return None

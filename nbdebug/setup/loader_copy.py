@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from nbdebug.core.torch_compat import SET_BY_CONSTRUCTOR
 from nbdebug.errors import BadInput
 from nbdebug.setup.careful_copy import WITHOUT_WORKERS, careful_copy, with_parts
-from nbdebug.setup.object_graph import copy_generator, data_in, generators_in, heavy_parts, holdings_of
+from nbdebug.setup.object_graph import copy_cost, copy_generator, data_in, generators_in, heavy_parts
 from nbdebug.setup.rebinding import Rebinder
 
 __all__ = ["copied_loader", "copied_source", "drawn_anew"]
@@ -89,7 +89,7 @@ def _copied_dataset(dataset: Any, memo: dict[int, Any], notes: list[str], name: 
 
 
 def _share_heavy(value: Any, memo: dict[int, Any], notes: list[str], name: str) -> None:
-    held = holdings_of(value)
+    held = copy_cost(value)
     if held.size > COPY_AT_MOST_BYTES or held.objects > COPY_AT_MOST_OBJECTS:
         _say(notes, f"The data of {name} is too large to copy ({held}); the original is used.")
         memo.update({id(part): part for part in heavy_parts(value)})

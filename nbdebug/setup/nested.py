@@ -15,6 +15,7 @@ __all__ = [
     "Path",
     "at",
     "children",
+    "detached",
     "first_tensor",
     "leaves",
     "map_leaves",
@@ -131,6 +132,11 @@ def map_tensors(change: Callable[[Any], Any], value: Any, kind: type = torch.Ten
     after = [map_tensors(change, part, kind) for part in before]
     is_same = all(new is old for new, old in zip(after, before, strict=True))
     return value if is_same else rebuild(value, after)
+
+
+def detached(value: Any) -> Any:
+    """Rebuild a nest with its tensors cut off from the autograd graph."""
+    return map_leaves(lambda _, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:

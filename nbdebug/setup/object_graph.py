@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.data
+from torch.nn.parameter import is_lazy
 
 from nbdebug.setup.object_walk import children_of, length_of, walk
 from nbdebug.setup.user_code import globals_used, is_users_class, is_users_function, methods_of
 
 __all__ = [
     "GENERATORS",
-    "Holdings",
+    "CopyCost",
     "arrays_in",
+    "copy_cost",
     "copy_generator",
     "data_in",
     "generators_in",
     "heavy_parts",
-    "holdings_of",
     "holds_nothing",
     "human_bytes",
     "parts_in",
@@ -37,7 +38,7 @@ _PLAIN = frozenset((type(None), bool, int, float))
 _CONTAINERS = frozenset((dict, OrderedDict, list, tuple, set))
 
 
-class Holdings:
+class CopyCost:
     """The bytes of arrays and the number of Python objects that a copy would have to make."""
 
     def __init__(self, size: int = 0, objects: int = 0) -> None:
@@ -57,9 +58,9 @@ def human_bytes(size: float) -> str:
     raise AssertionError("unreachable")
 
 
-def holdings_of(*roots: Any) -> Holdings:
+def copy_cost(*roots: Any) -> CopyCost:
     """Estimate what a deep copy of these objects would hold."""
-    total = Holdings()
+    total = CopyCost()
     for weight, part in _walk(*roots):
         total.objects += weight
         if isinstance(part, torch.Tensor):
@@ -147,7 +148,7 @@ def _inside(weight: int, part: Any) -> list[tuple[int, Any]]:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    if tensor.is_meta or isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
+    if tensor.is_meta or is_lazy(tensor):
         return 0
     return tensor.numel() * tensor.element_size()
 

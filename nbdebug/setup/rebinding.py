@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from nbdebug.setup.careful_copy import borrowed_loader, careful_copy
-from nbdebug.setup.object_graph import holdings_of
+from nbdebug.setup.object_graph import copy_cost
 from nbdebug.setup.object_walk import children_of
 from nbdebug.setup.references import (
     attributes_of,
@@ -209,7 +209,7 @@ class Rebinder:
 
     def _copied(self, name: str, value: Any) -> Any:
         """Copy what has a state that the function could change; leave what cannot be copied, and say so."""
-        held = holdings_of(value)
+        held = copy_cost(value)
         if held.size > _COPY_AT_MOST_BYTES or held.objects > _COPY_AT_MOST_OBJECTS:
             self.notes.append(f"Your {name} ({held}) is too large to copy; the original is used.")
             return value

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nbdebug.setup.object_graph import holdings_of
+from nbdebug.setup.object_graph import copy_cost
 
 __all__ = ["KEPT_BYTES", "SampleStore"]
 
@@ -70,4 +70,4 @@ def _size(sample: Any) -> int:
         return 64 + sum(map(_size, sample))
     if type(sample) is dict:
         return 128 + sum(map(_size, sample.values()))
-    return int(holdings_of(sample).size) + 1024
+    return int(copy_cost(sample).size) + 1024

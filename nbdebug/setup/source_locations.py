@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from nbdebug.core.finding import Place
+from nbdebug.core.shell import running_shell
 from nbdebug.core.torch_compat import own_modules
 from nbdebug.setup.user_code import is_library_file
 
@@ -83,7 +83,7 @@ def _assigns(node: ast.Assign | ast.AnnAssign, name: str) -> bool:
 
 def _shown(filename: str, line: int, text: str) -> Place:
     """Name a file from the working folder where it lies below it; a notebook's cell by its number."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = running_shell()
     number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(filename)
     if number is not None:
         return Place(f"cell [{number}]", line, text, in_notebook=True, cell=int(number))

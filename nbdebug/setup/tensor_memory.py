@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["array_of"]
+__all__ = ["address_of", "array_of"]
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:
@@ -19,3 +19,11 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
     if plain.dtype is torch.bool:  # older versions of NumPy do not take it
         return array_of(plain.view(torch.uint8)).view(np.bool_)
     return np.from_dlpack(plain)
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Return where the storage of a tensor begins, which its views share; an id of its own where it has no storage."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return id(tensor)

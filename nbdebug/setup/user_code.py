@@ -95,11 +95,26 @@ def _library_folders() -> tuple[str, ...]:
     return tuple(os.path.join(folder, "") for folder in folders)  # and not a folder whose name only begins so
 
 
+@lru_cache(maxsize=256)
+def _installed_in(folder: str) -> frozenset[str]:
+    """Return what was installed into a folder, as `pip install --target` does, by its first name there."""
+    names = set[str]()
+    with suppress(OSError, UnicodeDecodeError):
+        for record in Path(folder).glob("*.dist-info/RECORD"):
+            names.update(line.split("/", 1)[0].split(",", 1)[0] for line in record.read_text().splitlines())
+    return frozenset(names)
+
+
 @lru_cache(maxsize=4096)
 def is_library_file(filename: str) -> bool:
     """Whether a file belongs to the standard library, to any installed package, or to nbdebug."""
     if filename.startswith(_library_folders()) or filename.startswith("<frozen"):
         return True
+    for folder in sys.path:
+        if folder and filename.startswith(os.path.join(folder, "")):
+            name = os.path.relpath(filename, folder).split(os.sep, 1)[0]
+            if name in _installed_in(folder):
+                return True
     return not _INSTALLED.isdisjoint(Path(filename).parts)  # of another environment that is used by this one
 
 

@@ -128,7 +128,7 @@ def _check_loss(loss_fn: Any, model: Any) -> None:
 
 
 def _check_arguments_of_loss(loss_fn: Any) -> None:
-    """Refuse a loss of three or more arguments, such as CTC, because nobody can guess what they are."""
+    """Refuse a loss of three or more arguments, such as CTC, because they cannot be guessed."""
     if loss_fn is None:
         return
     function = loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn

@@ -15,10 +15,10 @@ from nbdebug.errors import NotApplicable, plainly
 from nbdebug.evidence.activation_histograms import ActivationLook, Histogram, LayerLook
 from nbdebug.evidence.recording import Recording
 from nbdebug.experiments.tensor_stats import TensorFacts
-from nbdebug.recorder.series import LayerSeries, OctaveHistory
 from nbdebug.views import page
 from nbdebug.views.asking import gathered, recorded
 from nbdebug.views.view import View
+from nbdebug.watch.recorder.series import LayerSeries, OctaveHistory
 
 __all__ = ["ActivationView", "show_activations"]
 
@@ -60,8 +60,11 @@ class ActivationView(View):
 
     name = "activations"
 
-    def __init__(self, look: ActivationLook, says: str, frames: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, look: ActivationLook, says: str, frames: dict[str, Any] | None = None, *, is_beside: bool = False
+    ) -> None:
         super().__init__()
+        self._is_beside = is_beside  # something beside it shows the one that is selected
         self.look, self._says, self._frames = look, says, frames
 
     @property
@@ -69,6 +72,7 @@ class ActivationView(View):
         """What the front end draws."""
         return {
             "says": self._says,
+            "beside": self._is_beside,
             "edges": [page.number(edge, 3) for edge in self.look.edges],
             "axis": self._axis,
             "layers": [_layer(layer) for layer in self.look.layers],

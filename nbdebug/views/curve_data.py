@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.recorder.series import Series
 from nbdebug.views import page
+from nbdebug.watch.recorder.series import Series
 
 __all__ = ["curve_data", "thinned"]
 

@@ -59,8 +59,9 @@ class GradientView(View):
 
     name = "gradients"
 
-    def __init__(self, looks: ParameterLooks, says: str) -> None:
+    def __init__(self, looks: ParameterLooks, says: str, *, is_beside: bool = False) -> None:
         super().__init__()
+        self._is_beside = is_beside  # something beside it shows the one that is selected
         self.looks, self._says = looks, says
 
     @property
@@ -68,6 +69,7 @@ class GradientView(View):
         """What the front end draws."""
         return {
             "says": self._says,
+            "beside": self._is_beside,
             "band": list(BAND),
             "parameters": [_parameter(look) for look in self.looks.parameters],
         }

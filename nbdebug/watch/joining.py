@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from nbdebug.distributed.pieces import piece_of, pieces_in
-from nbdebug.distributed.rank_facts import RankFacts
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.series import ParameterSeries, Series
+from nbdebug.setup.distributed.pieces import piece_of, pieces_in
+from nbdebug.setup.distributed.rank_facts import RankFacts
+from nbdebug.watch.recorder.series import ParameterSeries, Series
 
 __all__ = ["FINAL", "RUNNING", "joined", "packed", "waited_everywhere"]
 

@@ -65,7 +65,7 @@ def _about(recording: Recording) -> list[str]:
     ]
 
 
-class _Nobody:
+class _NoModel:
     """Stands where a session has the user's things: a recording has none, and nothing can be touched."""
 
     def live_parts(self) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ class RecordingSession(Session):
     """A session whose only source is a recording: what needs the model itself is skipped, with the reason."""
 
     def __init__(self, recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        super().__init__(cast("Setup", _Nobody()), thresholds=thresholds)
+        super().__init__(cast("Setup", _NoModel()), thresholds=thresholds)
         self._evidence[Recording] = recording
 
     def run(self, checks: Iterable[str], *, first: Callable[[], object] | None = None) -> list[Result]:

@@ -14,12 +14,12 @@ import torch
 from nbdebug.core.announcements import begun
 from nbdebug.errors import BadInput, plainly
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.recorder import Recorder
-from nbdebug.recorder.store import MOST_NAMES
-from nbdebug.recorder.targets import target_of
 from nbdebug.report.cell_output import in_notebook
 from nbdebug.watch.logged import number, unnamed
 from nbdebug.watch.ranks import RankWatch
+from nbdebug.watch.recorder.recorder import Recorder
+from nbdebug.watch.recorder.store import MOST_NAMES
+from nbdebug.watch.recorder.targets import target_of
 from nbdebug.watch.run import Run
 from nbdebug.watch.snapshot import snapshot
 

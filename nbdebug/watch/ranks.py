@@ -8,14 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.distributed.facts import as_facts, averages_itself, period_of, prints_of, sends_buffers, untold_sampler
-from nbdebug.distributed.meeting import Meeting, meet
-from nbdebug.distributed.pieces import data_share
-from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.evidence.recorded.values import firsts_of
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.recorder import Recorder
+from nbdebug.setup.distributed.facts import (
+    as_facts,
+    averages_itself,
+    period_of,
+    prints_of,
+    sends_buffers,
+    untold_sampler,
+)
+from nbdebug.setup.distributed.meeting import Meeting, meet
+from nbdebug.setup.distributed.pieces import data_share
+from nbdebug.setup.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.watch.joining import FINAL, RUNNING, joined, packed, waited_everywhere
+from nbdebug.watch.recorder.recorder import Recorder
 from nbdebug.watch.snapshot import snapshot
 
 __all__ = ["RankWatch"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.errors import BadInput
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.recording import Recording, StepTally
-from nbdebug.recorder.series import BatchTally, LayerSeries, OctaveHistory, ParameterSeries, Series, SilentUnits
+from nbdebug.setup.distributed.rank_facts import RankFacts, TensorPrint
+from nbdebug.watch.recorder.series import BatchTally, LayerSeries, OctaveHistory, ParameterSeries, Series, SilentUnits
 
 __all__ = ["SCHEMA", "TREE", "load"]
 

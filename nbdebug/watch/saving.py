@@ -12,8 +12,8 @@ import numpy as np
 
 from nbdebug.errors import BadInput
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.series import Series
 from nbdebug.watch.reading import SCHEMA, TREE, load
+from nbdebug.watch.recorder.series import Series
 
 if TYPE_CHECKING:
     import pandas as pd

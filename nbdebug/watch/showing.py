@@ -11,7 +11,7 @@ from nbdebug.charts import Lines
 from nbdebug.core.finding import Finding
 from nbdebug.core.text import aligned, figure, plural
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.series import LayerSeries, Series
+from nbdebug.watch.recorder.series import LayerSeries, Series
 
 __all__ = ["as_html", "as_text", "curves", "is_empty", "layer_rows", "loss_lines", "newest", "nothing", "rate_names"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nbdebug.evidence.recording import Recording, StepTally
-from nbdebug.recorder.recorder import Recorder
-from nbdebug.recorder.store import series_of
+from nbdebug.watch.recorder.recorder import Recorder
+from nbdebug.watch.recorder.store import series_of
 
 __all__ = ["snapshot"]
 

@@ -14,6 +14,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from nbdebug.core.journal import Event
+from nbdebug.core.shell import running_shell
 from nbdebug.engine.session import Session
 from nbdebug.errors import BadInput
 from nbdebug.setup.user_code import is_users_function
@@ -45,7 +46,7 @@ class Bisect:
 
     def run(self, session: Session, tell: Callable[[Event], None]) -> str:
         """Bisect, and return the answer in a sentence."""
-        from nbdebug.bisection.bisecting import bisect
+        from nbdebug.engine.bisection.bisecting import bisect
 
         control = session.control.shared()
         control.on_progress = lambda fraction, text: tell(Event("progress", "bisect", fraction, text))
@@ -110,9 +111,8 @@ def _named(name: str, known: Mapping[str, Any]) -> Any:
 
 
 def _namespace() -> Mapping[str, Any]:
-    import sys
 
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    shell = running_shell()
     found: Mapping[str, Any] = getattr(shell, "user_ns", {})
     return found
 

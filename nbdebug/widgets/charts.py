@@ -7,6 +7,7 @@ once it exists. Whoever cannot see it is read the text of the picture in either 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -27,7 +28,7 @@ STYLE = """<style>
   position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }
 .nbdebug-chart:not(:has(.bqplot)) > .nbdebug-chart-live { display: none; }
 .nbdebug-chart .bqplot > svg .axis text.axislabel, /* which bqplot makes orange on dark ground */
-.nbdebug-chart .bqplot > svg .axis text { fill: var(--jp-ui-font-color1, currentColor); }
+.nbdebug-chart .bqplot > svg .axis text { fill: var(--jp-ui-font-color1, currentColor) !important; }
 .nbdebug-chart .bqplot text { font-size: 11px; }
 .nbdebug-chart .bqplot .axis line, .nbdebug-chart .bqplot .axis path { stroke: rgba(127, 127, 127, 0.35); }
 </style>"""
@@ -43,6 +44,7 @@ class Chart(widgets.VBox):
 
     def __init__(self, chart: Exhibit, label: str = "") -> None:
         self._live: Any = None
+        self._act: Callable[[int], None] | None = None
         self._updated = 0.0
         self._static = widgets.HTML()
         self._static.add_class("nbdebug-chart-static")
@@ -63,11 +65,29 @@ class Chart(widgets.VBox):
         elif final:
             self._static.value = _picture(chart, label)
 
+    def on_choose(self, act: Callable[[int], None]) -> None:
+        """Let a click on a bar choose it, where bars are drawn live: `act` is told its place in the chart."""
+        self._act = act
+        if self._live is not None and hasattr(self._live, "on_choose"):
+            self._live.on_choose(act)
+
+    def choose(self, place: int) -> None:
+        """Show which bar is chosen."""
+        if self._live is not None and hasattr(self._live, "choose"):
+            self._live.choose(place)
+
+    @property
+    def static(self) -> str:
+        """The picture that stands in where bqplot's front end is missing."""
+        return str(self._static.value)
+
     def close(self) -> None:
         """Close the figure with everything that it consists of."""
         if self.comm is None:  # the collector closes it a second time
             return
-        self._take_down_live()
+        live, self._live = self._live, None
+        if live is not None:
+            live.close()
         children, layout = self.children, self.layout
         take_down(children)
         super().close()
@@ -76,6 +96,8 @@ class Chart(widgets.VBox):
     def _show(self, chart: Exhibit, label: str) -> None:
         self._take_down_live()
         self._live = _live(chart)
+        if self._act is not None:
+            self.on_choose(self._act)
         live = [self._live.view] if self._live is not None else []
         self._static.value = _picture(chart, label)
         self.children = [*live, self._static]

@@ -17,8 +17,8 @@ from nbdebug.core.control import Control
 from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.ranking import ranked
 from nbdebug.engine.session import Session
-from nbdebug.errors import NotApplicable
-from nbdebug.evidence.activation_histograms import ActivationLook
+from nbdebug.errors import NbdebugError, NotApplicable
+from nbdebug.evidence.activation_histograms import MOST_SAMPLES, ActivationLook
 from nbdebug.evidence.layer_costs import LayerCosts
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.evidence.overfit_one_batch import Overfit
@@ -27,14 +27,17 @@ from nbdebug.views import page
 from nbdebug.views.activations import ActivationView
 from nbdebug.views.batch import BatchViewer
 from nbdebug.views.batch_preview.parts import Taste
-from nbdebug.views.batch_preview.source import BatchSource
+from nbdebug.views.batch_preview.preview import BatchView
+from nbdebug.views.batch_preview.source import BatchSource, glance
 from nbdebug.views.gradients import GradientView
 from nbdebug.views.layers import LayerView
 from nbdebug.views.live import LiveView
 from nbdebug.views.view import View
 from nbdebug.widgets.charts import Chart, chart_widget
 from nbdebug.widgets.closing import take_down
+from nbdebug.widgets.layer_detail import ActivationDetail, GradientDetail, beside_table
 from nbdebug.widgets.selection import Selection
+from nbdebug.widgets.step_charts import training_curve
 
 __all__ = ["TABS", "Explore", "Explored"]
 
@@ -64,6 +67,7 @@ class Explored:
         self.session = session
         self.selection = selection
         self._views: dict[str, View] = {}
+        self._details: dict[str, tuple[Any, Any]] = {}  # what stands beside a table, and the box of both
         self._training: Any = None
         self._watched: tuple[Any, View] | None = None  # the run of the user's own training, and its curves
         self._charts: list[Chart] = []
@@ -78,7 +82,8 @@ class Explored:
         if tab not in LAYERED or self.selection is None:
             return [view.widget]
         self.selection.follow(ranked(self.session.journal.findings, tree_order(self.session.registry)))
-        return [self.selection.view, view.widget]
+        detail = self._details.get(tab)
+        return [self.selection.view, view.widget if detail is None else detail[1]]
 
     def make(self, tab: str) -> None:
         """Measure what a tab shows, as far as that is not known, and make its view."""
@@ -87,12 +92,18 @@ class Explored:
             shown = view.widget  # made here, while no cell runs
             if tab in LAYERED and self.selection is not None:
                 self.selection.join(shown)
+                self._add_detail(tab, view)
             self._views[tab] = view
 
     def close(self) -> None:
         """Take every view down."""
         if self.selection is not None:
             self.selection.leave()
+        for detail, box in self._details.values():
+            detail.close()
+            box.children = ()  # the view takes its own widget down
+            take_down((box,))
+        self._details.clear()
         for view in self._views.values():
             view.close()
         self._views.clear()
@@ -104,6 +115,31 @@ class Explored:
             take_down((self._training,))
             self._training = None
 
+    def _add_detail(self, tab: str, view: View) -> None:
+        """Put charts of the layer that is selected beside the table of all layers."""
+        assert self.selection is not None
+        detail: ActivationDetail | GradientDetail
+        if isinstance(view, ActivationView):
+            detail = ActivationDetail(view.look, self.session.setup.model, self._samples())
+        elif isinstance(view, GradientView):
+            detail = GradientDetail(view.looks, self.selection.choose)
+        else:
+            return
+        self._details[tab] = detail, beside_table(view.widget, detail)
+        self.selection.show_in(detail)
+
+    def _samples(self) -> BatchView | None:
+        """Return the first batch for display, which is the one that the activations are of."""
+        session = self.session
+
+        def look() -> BatchView:
+            return glance(session.setup, session.setup.batches(1)[0], MOST_SAMPLES, session.control)
+
+        try:
+            return session.experiment("samples", "Looking at the first batch", look)
+        except NbdebugError:
+            return None
+
     def _made(self, tab: str) -> View:
         session = self.session
         if tab == "Batch":
@@ -111,13 +147,12 @@ class Explored:
         if tab == "Activations":
             look = session.measure(ActivationLook)
             mode = "training" if look.training else "eval"
-            return ActivationView(
-                look, f"{len(look.layers)} layers, one batch of {look.samples} samples, in {mode} mode"
-            )
+            said = f"{len(look.layers)} layers, one batch of {look.samples} samples, in {mode} mode"
+            return ActivationView(look, said, is_beside=self.selection is not None)
         if tab == "Gradients":
             looks = session.measure(ParameterLooks)
             said = f"one batch of {looks.samples} samples, loss {looks.loss:.4g}, one step of {looks.optimizer}"
-            return GradientView(looks, said)
+            return GradientView(looks, said, is_beside=self.selection is not None)
         if tab == "Layers":
             results = session.journal.results
             return LayerView(session.measure(LayerCosts), session.journal.findings, checked=bool(results))
@@ -159,9 +194,7 @@ class Explored:
         gate, overfit = self.session.known(LearningGate), self.session.known(Overfit)
         lines = []
         if gate is not None and gate.losses:
-            both = [("your training", gate.losses)]
-            both += [(gate.reference_name, gate.reference_losses)] if gate.reference_losses else []
-            lines.append(Lines.of_losses(both, "Loss of a short training on a copy"))
+            lines.append(training_curve(gate, "Loss of a short training on a copy"))
         if overfit is not None and overfit.curve.losses:
             lines.append(Lines.of_losses([("one batch", overfit.curve.losses)], "Loss while overfitting one batch"))
         return lines

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from nbdebug.engine.session import Session
 from nbdebug.widgets import screens
+from nbdebug.widgets.corrections import LOSSES, OPTIMIZERS, TASKS, changes_for
 from nbdebug.widgets.layout import Face
-from nbdebug.widgets.understanding import LOSSES, TASKS, Understanding, understand
+from nbdebug.widgets.understanding import Understanding, understand
 
 __all__ = ["FirstScreen"]
 
 BRAND = "<b class='nbdebug-brand'>nbdebug</b>"
+ANOTHER = "another model: wizard.update(model=…)"
 
 
 class FirstScreen:
@@ -21,16 +23,18 @@ class FirstScreen:
     def __init__(self, face: Face, correct: Callable[..., None]) -> None:
         self.face, self._correct = face, correct
         self._is_filling = False
-        face.on_change(face.task, lambda: self._chosen(TASKS.get(face.task.value, "")))
-        face.on_change(face.loss, lambda: self._chosen(face.loss.value))
+        self._known: Understanding
+        self._session: Session
+        self._chips = {"task": face.task, "loss": face.loss, "optimizer": face.optimizer, "batch": face.layout}
+        for kind, chip in self._chips.items():
+            face.on_change(chip, partial(self._chosen, kind))
 
     def fill(self, session: Session) -> None:
         """Show what is understood of a session's set-up."""
-        known = understand(session)
+        self._session, self._known = session, (known := understand(session))
         face = self.face
         self._is_filling = True
-        face.chips.value = BRAND + screens.chip("model", known.model)
-        face.more_chips.value = screens.chip("optimizer", known.optimizer) + screens.chip("batch", known.batch)
+        face.chips.value = BRAND + screens.chip("model", known.model, ANOTHER)
         self._offer(known)
         face.batch.value = screens.batch(known)
         self._is_filling = False
@@ -47,20 +51,25 @@ class FirstScreen:
 
     def show_plan(self, session: Session) -> None:
         """Say what runs first, and why."""
-        self.face.plan.value = screens.plan(session.journal.symptom, session.registry)
+        self.face.plan.value = screens.plan(session.journal.symptom, session.registry, session.control.budget)
         self.face.no_symptom.layout.display = None if session.journal.symptom else "none"
 
     def _offer(self, known: Understanding) -> None:
-        """Offer other losses and tasks than those that were understood."""
-        loss, task = self.face.loss, self.face.task
-        losses = [(known.loss, ""), *((name, name) for name in LOSSES if name != known.loss)]
-        tasks = [(known.task, ""), *((name, name) for name in TASKS)]
-        for field, options in ((loss, losses), (task, tasks)):
-            field.options, field.value = options, ""
-            field.disabled = known.is_fixed
-        loss.tooltip = f"{known.loss}, because {known.why}" if known.why else known.loss
-        task.tooltip = f"{known.task}; choose another one to change the loss"
+        """Offer, in the place of what was understood, what else it could be."""
+        others = {
+            "task": (known.task, TASKS, f"{known.task}; choose another one to change the loss"),
+            "loss": (known.loss, LOSSES, f"{known.loss}, because {known.why}" if known.why else known.loss),
+            "optimizer": (known.optimizer, OPTIMIZERS, f"{known.optimizer}; another one is tried on the copy only"),
+            "batch": (known.batch, known.readings, known.how_read),
+        }
+        fixed = {"task": known.is_fixed, "loss": known.is_fixed, "optimizer": known.is_stepped}
+        for kind, (now, names, about) in others.items():
+            chip = self._chips[kind]
+            chip.options = [(now, ""), *((name, name) for name in names if name != now)]
+            chip.value, chip.tooltip = "", about
+            chip.disabled = fixed.get(kind, False) or len(chip.options) == 1
 
-    def _chosen(self, loss: Any) -> None:
-        if not self._is_filling and loss:
-            self._correct(loss=loss)
+    def _chosen(self, kind: str) -> None:
+        chosen = self._chips[kind].value
+        if not self._is_filling and chosen:
+            self._correct(**changes_for(self._session.setup, kind, chosen, self._known.readings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.core.registry import Registry
+from nbdebug.core.shell import running_shell
 from nbdebug.engine.decision_tree import stages
 from nbdebug.engine.session import Session
 from nbdebug.sandbox import Sandbox
@@ -48,9 +49,8 @@ def needs_model(known: Registry, needs: dict[str, Any]) -> bool:
 
 def cell_id() -> str:
     """Name the notebook's cell that is running, where the front end says so; empty elsewhere."""
-    import sys
 
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    shell = running_shell()
     kernel = getattr(shell, "kernel", None)
     try:
         return str(kernel.get_parent("shell")["metadata"].get("cellId", "")) if kernel is not None else ""

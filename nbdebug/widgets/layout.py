@@ -13,11 +13,13 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from nbdebug.report.page import Proof
 from nbdebug.widgets.boxes import beside, choice, column, fitting, new_button, new_fold, row, side_by_side, wrapped
 from nbdebug.widgets.closing import take_down
 from nbdebug.widgets.explore import TABS
 from nbdebug.widgets.fixes_panel import Trial, fix_rows
 from nbdebug.widgets.for_assistant import copy_for_assistant
+from nbdebug.widgets.pictures import Pictures
 from nbdebug.widgets.screens import SYMPTOMS, heading, prose
 from nbdebug.widgets.stage_tree import stage_tree
 
@@ -37,12 +39,16 @@ class Face:
         self._trials: list[widgets.Button] = []
         self.tree = stage_tree(rows, key=key, form="map")
         self.steps = stage_tree(form="list")
-        self.chips, self.more_chips = widgets.HTML(), widgets.HTML()
-        self.task, self.loss = choice("task"), choice("loss")
+        self.chips = widgets.HTML()
+        self.task, self.loss, self.optimizer, self.layout = map(choice, ("task", "loss", "optimizer", "batch"))
         self.symptom = widgets.ToggleButtons(options=SYMPTOMS, value=None)
         self.symptom.add_class("nbdebug-symptoms")
         self.no_symptom = new_button("Clear", "quiet")
-        self.batch, self.plan = widgets.HTML(), widgets.HTML()
+        self.batch, self.plan, self.to_batch = (
+            widgets.HTML(),
+            widgets.HTML(),
+            new_button("Open the batch viewer", "quiet"),
+        )
         self.kicker, self.question, self.why = widgets.HTML(), widgets.HTML(), widgets.HTML()
         self.status = widgets.HTML()
         self.progress = widgets.FloatProgress(min=0, max=1, layout=row(height="8px"))
@@ -53,7 +59,7 @@ class Face:
         self.path = widgets.Text("report.html", description="Save as", layout=widgets.Layout(width="240px"))
         self.path.tooltip = "report.html, .ipynb, .json or .md"
         self.save = new_button("Export report")
-        self.result, self.picture, self.next = widgets.HTML(), widgets.HTML(), widgets.HTML()
+        self.result, self.picture, self.next = widgets.HTML(), Pictures(), widgets.HTML()
         self.remedies, self.others, self.rest = widgets.VBox(), widgets.VBox(), widgets.HTML()
         self.to_result, self.summary = new_button("Show result"), widgets.HTML(layout=beside())
         self.apart, self.doubt = new_button("Tell them apart"), widgets.HTML(layout=beside())
@@ -74,7 +80,7 @@ class Face:
     def _arranged(self) -> widgets.Widget:
         self._doubts = widgets.HBox([self.apart, self.doubt], layout=wrapped(display="none"))
         self._back = widgets.HBox([self.to_result, self.summary], layout=wrapped(display="none", align_items="center"))
-        head = side_by_side("head", [self.chips, self.task, self.loss, self.more_chips, self.run_all])
+        head = side_by_side("head", [self.chips, self.task, self.loss, self.optimizer, self.layout, self.run_all])
         tabs = side_by_side("tabs", list(self.tabs.values()))
         told = widgets.VBox([side_by_side("told", [self.status, self.stop]), self.progress], layout=row())
         told.add_class("nbdebug-progress")
@@ -99,7 +105,7 @@ class Face:
     def _start(self) -> widgets.Widget:
         seen = widgets.HTML("<h4>Your batch, as the network receives it</h4>")
         asked = widgets.HTML("<h4>What do you see? <span class='nbdebug-quiet'>(optional)</span></h4>")
-        left = column("batch", [seen, self.batch])
+        left = column("batch", [seen, self.batch, self.to_batch])
         right = column("ask", [asked, self.symptom, self.run_all, self.plan, self.no_symptom, self.works])
         return side_by_side("start", [left, right])
 
@@ -108,7 +114,7 @@ class Face:
         next_line = side_by_side("next", [self.next, self.go])
         step = [self._back, self.kicker, self.question, self.why, buttons, self.questions]
         left = column("found", [self.result, self.remedies, self.more, self.others])
-        found = side_by_side("answer", [left, column("picture", [self.picture])])
+        found = side_by_side("answer", [left, self.picture])
         pane = column(
             "pane", [*step, found, self._doubts, next_line, self.onward, self.rest, self.fold, self.thresholds]
         )
@@ -207,14 +213,16 @@ class Face:
         self._back.layout.display = None if says else "none"
 
     def show_result(
-        self, fragment: str, trials: list[Trial], rest: str = "", picture: str = "", copied: str = ""
+        self, fragment: str, trials: list[Trial], rest: str = "", proof: Proof | None = None, copied: str = ""
     ) -> None:
         """Show what was found with its picture, what can be done about it, and the rest of the report below them.
 
-        `copied` is the text for an assistant; empty where there is nothing to hand on.
+        `copied` is the text for an assistant; empty where there is nothing to hand on. Without a proof, the pictures
+        stay as they are.
         """
         self.result.value, self.rest.value = fitting(fragment), fitting(rest)
-        self.picture.value = fitting(picture)
+        if proof is not None:
+            self.picture.show(proof)
         first, others, self._trials = fix_rows(
             trials, self.on_click, disabled=not self.stop.disabled, beside=copy_for_assistant(copied)
         )

@@ -11,28 +11,30 @@ from nbdebug.charts import Bars, Lines
 from nbdebug.core.text import figure
 from nbdebug.engine.decision_tree import Step
 from nbdebug.engine.session import Session
+from nbdebug.report.page import Proof
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Setup
 from nbdebug.views import page
+from nbdebug.widgets.step_charts import charts_of, is_charted
 
 __all__ = ["measured"]
 
-MOST_NUMBERS, MOST_CURVES, FEWEST, MOST_BARS, MOST_COLUMNS = 14, 2, 8, 24, 6
+MOST_NUMBERS, MOST_CHARTS, FEWEST, MOST_BARS, MOST_COLUMNS = 14, 2, 8, 24, 6
 
 
-def measured(step: Step, session: Session) -> str:
-    """Return the evidence of a step as pictures and a table of its numbers; empty where nothing was measured."""
+def measured(step: Step, session: Session) -> Proof:
+    """Return the evidence of a step as charts and a table of its numbers; empty where nothing was measured."""
     specs = [session.registry.checks[check] for check in step.checks if check in session.registry.checks]
     kinds = dict.fromkeys(need.kind for spec in specs for need in spec.needs.values())
     found = [known for kind in kinds if kind not in (Sandbox, Setup) and (known := session.known(kind)) is not None]
-    pictures = [picture for known in found for picture in _pictures(known)][:MOST_CURVES]
+    pictures = [chart for known in found for chart in (charts_of(known) if is_charted(known) else _pictures(known))]
     numbers = dict(pair for known in found for pair in _numbers(known))
     rows = [(name, figure(value)) for name, value in list(numbers.items())[:MOST_NUMBERS]]
     table = page.table(("measured", "value"), rows) if rows else ""
     table += "".join(page.table(*rows) for known in found for rows in _tables(known))
-    drawn = "".join(page.drawn(picture, picture.title, 500) for picture in pictures)
-    folded = f"<details{'' if drawn else ' open'}><summary>Numbers</summary>{table}</details>" if table else ""
-    return f"<div class='nbdebug-measured'>{drawn}<div class='nbdebug-scroll'>{folded}</div></div>" if found else ""
+    folded = f"<details{'' if pictures else ' open'}><summary>Numbers</summary>{table}</details>" if table else ""
+    below = f"<div class='nbdebug-measured'><div class='nbdebug-scroll'>{folded}</div></div>" if found else ""
+    return Proof(charts=tuple(pictures[:MOST_CHARTS]), below=below)
 
 
 def _numbers(known: Any) -> Iterator[tuple[str, Any]]:
@@ -45,12 +47,12 @@ def _numbers(known: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _pictures(known: Any) -> Iterator[Bars | Lines]:
-    """Yield the curves of an evidence, and what it has one number of for each layer or parameter."""
+    """Yield the losses of an evidence, and what it has one number of for each layer or parameter."""
     for name, value in _parts(known):
         title = name.replace("_", " ")
         if not isinstance(value, (tuple, list)) or not value:
             continue
-        if len(value) >= FEWEST and all(_is_number(item) for item in value):
+        if "losses" in name and len(value) >= FEWEST and all(_is_number(item) for item in value):
             yield Lines.of_losses([(title, [float(item) for item in value])], title)
         elif all(map(is_dataclass, value)):
             yield from _bars_of(title, value)
@@ -60,13 +62,8 @@ def _pictures(known: Any) -> Iterator[Bars | Lines]:
 
 
 def _bars_of(title: str, records: Any) -> Iterator[Bars]:
-    """Yield one bar for each of some records that have a name and a number; for a single record, all its numbers."""
+    """Yield one bar for each of some records that have a name and a number."""
     if len(records) == 1:
-        numbers = [
-            (name, value) for name, value in _numbers(records[0]) if isinstance(value, float) and math.isfinite(value)
-        ]
-        if 2 <= len(numbers) <= MOST_COLUMNS:
-            yield Bars(tuple(name for name, _ in numbers), tuple(float(value) for _, value in numbers), title)
         return
     rows = [dict(_numbers(item)) for item in records[:MOST_BARS]]
     named = next((key for key, value in rows[0].items() if isinstance(value, str)), "")

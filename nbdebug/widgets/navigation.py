@@ -34,6 +34,7 @@ class Navigation:
         face.on_click(face.back, lambda: self.go(-1))
         face.on_click(face.forward, lambda: self.go(1))
         face.on_click(face.go, self._go_to_next)
+        face.on_click(face.to_batch, lambda: self._open("Batch"))
         for name, button in face.tabs.items():
             face.on_click(button, lambda name=name: self._open(name))  # type: ignore[misc]
         face.tree.observe(lambda change: guarded(self._selected), "selected")
@@ -89,7 +90,7 @@ class Navigation:
             self.face.tree.selected = step.id
 
     def _go_to_next(self) -> None:
-        """Select what is recommended next: a step to run, or the step whose finding is to be mended."""
+        """Select what is recommended next: a step to run, or the step whose finding is to be fixed."""
         self.face.tree.selected = self.pane.recommended() or self.face.tree.selected
         self.show_step()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbdebug.engine.session import Session
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import unwrap
 from nbdebug.widgets.keeping import needs_model, tells_of_data_only
 
@@ -33,12 +33,12 @@ class Noticing:
 
     def _remember(self) -> None:
         setup = self.session.setup
-        self._witness = Witness(setup.model, setup.optimizer)
+        self._snapshot = StateSnapshot(setup.model, setup.optimizer)
         self._modes = self._modes_now()
 
     def _modes_now(self) -> list[bool]:
         return [module.training for module in unwrap(self.session.setup.model).modules()]
 
     def _is_changed(self) -> bool:
-        lines = self._witness.touched()
+        lines = self._snapshot.touched()
         return self._modes != self._modes_now() or any(word in line for line in lines for word in TELLING)

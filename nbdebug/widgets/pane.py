@@ -13,7 +13,7 @@ from nbdebug.core.text import plural
 from nbdebug.engine.decision_tree import Next, Stage, Step, next_step, questions, tree_order, whole_tree
 from nbdebug.engine.root_cause import Experiment, planned
 from nbdebug.engine.session import Session
-from nbdebug.report.page import part_fragment
+from nbdebug.report.page import Proof, part_fragment
 from nbdebug.report.verdict import verdict
 from nbdebug.widgets.fixes_panel import Try, trials_of
 from nbdebug.widgets.for_assistant import MOST_COPIED
@@ -49,7 +49,6 @@ class Pane:
         self.step = RESULT
         self.checks: tuple[str, ...] = ()
         self.running = False  # whether checks are being run
-        self.live = ""  # the curve of the training that runs now
         self._seen: Any = None
         self._summed: Any = None
         self._lock = threading.RLock()  # the worker renews the pane while a click may choose another step
@@ -154,7 +153,7 @@ class Pane:
             return advice.step.id
         if advice.question is not None:
             return advice.question.after
-        return self.step_of(advice.mend.check) if advice.mend is not None else ""
+        return self.step_of(advice.fix.check) if advice.fix is not None else ""
 
     def step_of(self, check: str) -> str:
         """Return the id of the step that a check belongs to; empty where there is none."""
@@ -168,12 +167,14 @@ class Pane:
         self.face.show_onward([])
         report = whole_report(self.session)
         if not report.results and not self.running:
-            self.face.show_result(heading("The results are out of date." if outdated else "Nothing has run yet."), [])
+            self.face.show_result(
+                heading("The results are out of date." if outdated else "Nothing has run yet."), [], proof=Proof()
+            )
             return
-        answer, picture, rest = whole_result(self.session, report, running=self.running)
+        answer, proof, rest = whole_result(self.session, report, running=self.running)
         trials = [] if self.running else trials_of(report.alarms[:1], self._try)
         copied = "" if self.running else report.to_markdown(max_chars=MOST_COPIED)
-        self.face.show_result(answer, trials, rest, self.live if self.running else picture, copied)
+        self.face.show_result(answer, trials, rest, None if self.running else proof, copied)
         if not (self.running or report.alarms or report.not_run):
             labels = {step.id: step.label for _, step in self._pairs()}
             self.face.show_onward([(labels[name], self._opener(name)) for name in ONWARD if name in labels])
@@ -190,17 +191,15 @@ class Pane:
         self.face.run_step.description = "Run this step again" if done else "Run this step"
         self.face.show_onward([])
         if not results:
-            self.face.show_result(self._without_checks(), [])
+            self.face.show_result(self._without_checks(), [], proof=Proof())
             return
         whole = whole_report(self.session)
         findings = [finding for finding in whole.findings if finding.check in self.checks]
         not_run = tuple(check for check in whole.not_run if check in self.checks)
         shown = replace(whole, findings=findings, results=results, not_run=not_run, notes=[])
         explained_by = {check: cause.check for cause in whole.alarms for check in cause.explains}
-        evidence = measured(place[1], self.session) if place is not None else ""
-        self.face.show_result(
-            part_fragment(shown, "step", explained_by), trials_of(findings, self._try), picture=evidence
-        )
+        proof = measured(place[1], self.session) if place is not None else Proof()
+        self.face.show_result(part_fragment(shown, "step", explained_by), trials_of(findings, self._try), proof=proof)
 
     def _without_checks(self) -> str:
         """Return what a step shows that has no results: the decomposition, or what else serves it."""
@@ -226,9 +225,9 @@ class Pane:
         self.face.show_doubt(" ".join(experiment.says for experiment in self.experiments()))
         advice = self._advice()
         what = advice.step.label if advice.step is not None else ""
-        what = what or (f"fix {advice.mend.check}." if advice.mend is not None else "")
+        what = what or (f"fix {advice.fix.check}." if advice.fix is not None else "")
         asked = advice.question.words if advice.question is not None else ""
-        is_shown = self.step == RESULT and advice.mend is not None
+        is_shown = self.step == RESULT and advice.fix is not None
         if is_shown:  # the fix stands above with its buttons
             self.face.show_next("", "", elsewhere=False)
             return

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from nbdebug.charts import Lines
 from nbdebug.engine.decision_tree import tree_order
 from nbdebug.engine.diagnosis import report_of
 from nbdebug.engine.session import Session
 from nbdebug.engine.verdicts import exchanged, ruled_out, says_learning
 from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.report import Report
-from nbdebug.report.page import as_fragment, result_fragments
+from nbdebug.report.page import Proof, as_fragment, result_fragments
 from nbdebug.setup import Setup
-from nbdebug.views import page
+from nbdebug.widgets.pictures import LIVE
+from nbdebug.widgets.step_charts import training_curve
 
 __all__ = ["RESULT", "static_forms", "whole_report", "whole_result"]
 
@@ -25,16 +25,16 @@ def whole_report(session: Session) -> Report:
     return report_of(session, planned=tree_order(session.registry))
 
 
-def whole_result(session: Session, report: Report, *, running: bool) -> tuple[str, str, str]:
+def whole_result(session: Session, report: Report, *, running: bool) -> tuple[str, Proof, str]:
     """Return the verdict, its picture and the rest, with what the training was compared with."""
     gate = session.known(LearningGate)
     learns = _learns(gate) if gate is not None and gate.verdict == "learns" else ""
     panels = exchanged(session) if not running else None
-    answer, picture, rest = result_fragments(
-        report, running=running, learns=learns, rivals=ruled_out(session), panels=panels
+    answer, proof, rest = result_fragments(
+        report, running=running, learns=learns, rivals=ruled_out(session), panels=panels, live=LIVE
     )
     if running or report.alarms:
-        return answer, picture, rest
+        return answer, proof, rest
     return answer + not_handed_over(session.setup), _own_curve(gate), rest
 
 
@@ -57,13 +57,11 @@ def _learns(gate: LearningGate) -> str:
     return f"{says}; {gate.reference_name}: skill {gate.reference:.2f}." if known else f"{says}."
 
 
-def _own_curve(gate: LearningGate | None) -> str:
-    """Draw the training that was judged where nothing was found."""
+def _own_curve(gate: LearningGate | None) -> Proof:
+    """Return the training that was judged where nothing was found."""
     if gate is None or not gate.losses:
-        return ""
-    curves = [("your training", gate.losses)]
-    curves += [(gate.reference_name, gate.reference_losses)] if gate.reference_losses else []
-    return page.drawn(Lines.of_losses(curves, "Training loss on a copy"), "training loss on a copy", 500)
+        return Proof()
+    return Proof(charts=(training_curve(gate, "Training loss on a copy"),))
 
 
 def static_forms(report: Report, text: str) -> dict[str, str]:

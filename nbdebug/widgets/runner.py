@@ -97,9 +97,9 @@ class Runner(Worker[Job]):
         elif isinstance(job, Experiment):
             self.outcome = tell_apart(self.session, job, tree_order(self.session.registry), journal.tell)
         else:
-            # A trial has sessions of its own, which would take the reins' progress for themselves; Cancel is shared.
-            reins = self.session.control.shared()
-            self.outcome = str(job.finding.verify(job.number, control=reins, progress=journal.tell))
+            # A trial has sessions of its own, which would take the control's progress for themselves; Cancel is shared.
+            control = self.session.control.shared()
+            self.outcome = str(job.finding.verify(job.number, control=control, progress=journal.tell))
 
     def _undone(self, job: Job) -> None:
         if isinstance(job, str):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
-from nbdebug.charts import Bars
 from nbdebug.core.registry import Registry
 from nbdebug.core.text import clean_text, figure, shortened
 from nbdebug.engine.decision_tree import Stage, Step, find_symptom, whole_tree
@@ -16,7 +17,7 @@ from nbdebug.views import page
 from nbdebug.views.batch_preview.preview import BatchView, TokenLine
 from nbdebug.widgets.understanding import Understanding
 
-__all__ = ["SYMPTOMS", "about_step", "batch", "chip", "heading", "plan", "prose", "title_of"]
+__all__ = ["SYMPTOMS", "about_step", "batch", "chip", "heading", "plan", "prose", "samples", "title_of"]
 
 # The six that are offered as buttons, each with a sign and in few words.
 SYMPTOMS = (
@@ -27,7 +28,7 @@ SYMPTOMS = (
     ("◷  Too slow", "too-slow"),
     ("✕  It crashes", "does-not-run"),
 )
-PROMISE = "Runs on a copy; your model stays bit-identical."
+PROMISE = "Runs on a copy{}; your model stays bit-identical."
 MOST_LEADS, MOST_ROWS, MOST_COLUMNS, MOST_CLASSES = 3, 8, 6, 12
 SECONDS_QUICK, SECONDS_TRAINING = 1, 10  # of one probe that was not measured yet, roughly
 
@@ -59,6 +60,14 @@ def batch(known: Understanding) -> str:
     problem = f"<p class='nbdebug-warn'>▲ {_text(known.problem)}</p>" if known.problem else ""
     line = " · ".join(_text(word) for word in said if word)
     return f'{parts}{_classes(view)}<p class="nbdebug-quiet">{line}</p>{problem}'
+
+
+def samples(view: BatchView, places: Sequence[int]) -> str:
+    """Return some samples of a batch with their labels."""
+    chosen = replace(view, samples=tuple(view.samples[place] for place in places))
+    parts = [part for part in view.parts if part.role == "input"][:1]
+    shown = [replace(part, items=tuple(part.items[i] for i in places if i < len(part.items))) for part in parts]
+    return "".join(_part(part, chosen) for part in shown)
 
 
 def _part(part: Any, view: BatchView) -> str:
@@ -104,22 +113,30 @@ def _classes(view: BatchView) -> str:
     if len(view.class_counts) < 2:
         return ""
     names, counts = zip(*view.class_counts[:MOST_CLASSES], strict=True)
-    bars = Bars(tuple(shortened(str(n), 16) for n in names), tuple(float(c) for c in counts), "samples per class")
-    return f'<div class="nbdebug-classes">{page.drawn(bars, "samples per class in this batch", 420)}</div>'
+    most = max(max(counts), 1)
+    rows = "".join(
+        f'<li><i style="--share:{count / most:.2f}"></i>'
+        f'<span title="{_text(name)}">{_text(shortened(str(name), 16))}</span>{count}</li>'
+        for name, count in zip(names, counts, strict=True)
+    )
+    more = len(view.class_counts) - MOST_CLASSES
+    rest = f'<p class="nbdebug-quiet">… and {more} more classes</p>' if more > 0 else ""
+    return f'<ul class="nbdebug-classes" aria-label="samples per class in this batch">{rows}</ul>{rest}'
 
 
-def plan(symptom: str, known: Registry) -> str:
-    """Say what runs first for a symptom, and why."""
+def plan(symptom: str, known: Registry, seconds: float = math.inf) -> str:
+    """Say what runs first for a symptom, and why, and how long the run may take."""
     chosen = find_symptom(symptom) if symptom else None
+    promise = PROMISE.format(f" for at most about {figure(seconds)} s" if math.isfinite(seconds) else "")
     if chosen is None or not chosen.leads:
-        return prose(f"<span class='nbdebug-quiet'>{PROMISE}</span>")
+        return prose(f"<span class='nbdebug-quiet'>{promise}</span>")
     labels = {step.id: step.label for stage in whole_tree(known) for step in stage.steps}
     rows = "".join(
         f"<li><b>{_text(', '.join(labels[step] for step in lead.steps if step in labels))}</b>: {_text(lead.why)}</li>"
         for lead in chosen.leads[:MOST_LEADS]
     )
     return prose(
-        f"<b>{_text(chosen.words)}.</b> Runs first:<ol>{rows}</ol><span class='nbdebug-quiet'>{PROMISE}</span>"
+        f"<b>{_text(chosen.words)}.</b> Runs first:<ol>{rows}</ol><span class='nbdebug-quiet'>{promise}</span>"
     )
 
 

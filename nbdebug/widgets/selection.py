@@ -25,6 +25,7 @@ class Selection:
     def __init__(self, go_to: Callable[[Finding], None]) -> None:
         self._go_to = go_to
         self._views: list[Any] = []
+        self._details: list[Any] = []
         self._findings: Sequence[Finding] = ()
         self.path = ""
         self._says, self._button = widgets.HTML(layout=beside()), new_button("Go to finding")
@@ -39,9 +40,15 @@ class Selection:
         view.observe(lambda change: self.choose(change["new"]), "selected")
         self._views.append(view)
 
+    def show_in(self, detail: Any) -> None:
+        """Let something show what is selected, from now on."""
+        self._details.append(detail)
+        detail.choose(self.path)
+
     def leave(self) -> None:
         """Forget the views, because they are taken down."""
         self._views.clear()
+        self._details.clear()
 
     def close(self) -> None:
         """Take its own line down."""
@@ -49,9 +56,13 @@ class Selection:
 
     def choose(self, path: str) -> None:
         """Select a layer or a parameter in every view."""
+        if path == self.path:
+            return
         self.path = path
         for view in self._views:
             view.selected = path
+        for detail in self._details:
+            detail.choose(path)
         self._show()
 
     def follow(self, findings: Sequence[Finding]) -> None:

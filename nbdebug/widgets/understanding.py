@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,18 +12,18 @@ from nbdebug.core.text import clean_text, figure, shortened
 from nbdebug.engine.session import Session
 from nbdebug.errors import described
 from nbdebug.sandbox import make_sandbox
-from nbdebug.setup import Batch, Setup, unwrap
+from nbdebug.setup import Batch, Reading, Setup, unwrap
+from nbdebug.setup.batch_layout import describe, signature_of
 from nbdebug.setup.loss import LossChoice, main_output
 from nbdebug.setup.nested import leaves
+from nbdebug.setup.other_readings import other_readings
 from nbdebug.views.batch_preview.preview import BatchView
 from nbdebug.views.batch_preview.source import glance
 
-__all__ = ["LOSSES", "TASKS", "Understanding", "understand"]
+__all__ = ["Understanding", "understand"]
 
 SAMPLES = 16  # of the batch that are shown
 LARGEST = 50_000_000  # parameters of a model that is run once for the first screen
-LOSSES = ("CrossEntropyLoss", "BCEWithLogitsLoss", "MSELoss", "L1Loss", "NLLLoss", "BCELoss")
-TASKS = {"classification": "CrossEntropyLoss", "binary or multi-label": "BCEWithLogitsLoss", "regression": "MSELoss"}
 IDS, YES_NO, NUMBERS = ("CrossEntropy", "NLL"), ("BCE",), ("MSE", "L1", "Huber", "squared")
 
 
@@ -40,6 +41,9 @@ class Understanding:
     preview: BatchView | None = None
     problem: str = ""
     is_fixed: bool = False  # the loss is a function of the user's own, or the model's: no other can be chosen
+    is_stepped: bool = False  # a training step of the user's own takes the optimizer
+    how_read: str = ""
+    readings: Mapping[str, Reading] = field(default_factory=dict)  # of a batch, that could be chosen in its place
 
 
 def understand(session: Session) -> Understanding:
@@ -49,19 +53,28 @@ def understand(session: Session) -> Understanding:
     known: dict[str, Any] = {"task": "unknown", "loss": _named(setup), "why": "", "batch": "not loaded"}
     try:
         batch, preview = session.experiment("first-look", "Looking at the first batch", lambda: _drawn(session))
-        known |= {"batch": _layout(batch), "values": _values(batch), "preview": preview}
+        known |= {"batch": _layout(batch), "values": _values(batch), "preview": preview} | _readings(setup, batch)
         if about["parameters"] <= LARGEST:
             known |= session.experiment("first-look", "Looking at the first batch", lambda: _judged(session, batch))
     except Exception as error:  # the checks say what is wrong, and where
         known["problem"] = shortened(clean_text(described(error)), 200)
     fixed = known.pop("fixed", fixed)
     model = f"{type(unwrap(setup.model)).__name__} · {_short(about['parameters'])} parameters"
-    return Understanding(model=model, optimizer=_optimizer(setup), is_fixed=fixed, **known)
+    stepped = setup.train_step is not None
+    return Understanding(model=model, optimizer=_optimizer(setup), is_fixed=fixed, is_stepped=stepped, **known)
 
 
 def _drawn(session: Session) -> tuple[Batch, BatchView]:
     batch = session.setup.batches(1)[0]
     return batch, glance(session.setup, batch, SAMPLES, session.control)
+
+
+def _readings(setup: Setup, batch: Batch) -> dict[str, Any]:
+    """Return why a batch is read as it is, and how else it could be; a loss or a step of the user's own reads it."""
+    if setup.compute_loss is not None or setup.train_step is not None:
+        return {"how_read": "your own code reads it"}
+    others = other_readings(batch.raw, batch.reading, signature_of(setup.model))
+    return {"how_read": describe(batch.reading), "readings": others}
 
 
 def _judged(session: Session, drawn: Batch) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
-from torch import nn
 
 from nbdebug.core.announcements import on_begin
 from nbdebug.core.control import Effort
@@ -16,7 +15,7 @@ from nbdebug.engine.diagnosis import DIAGNOSE_NAMES, conclude, run_within_budget
 from nbdebug.engine.session import Session
 from nbdebug.errors import NbdebugError
 from nbdebug.report import Report
-from nbdebug.setup import Setup
+from nbdebug.setup import Reading, Setup
 from nbdebug.views.output import Output, live_forms
 from nbdebug.widgets.bisecting import Bisecting
 from nbdebug.widgets.bounds import Bounds
@@ -89,6 +88,7 @@ class Wizard:
 
     def __init__(self, bounds: Bounds | None = None, **arguments: Any) -> None:
         self._bounds, self._arguments = bounds or Bounds(), arguments
+        self._reading: Reading | None = None  # of a batch, where a person has chosen another one
         self.session = self._bounds.session(Setup(**arguments))
         self._running = ""
         self.stop_following: Callable[[], None]  # from here on, a training of the user's own changes no tab
@@ -97,7 +97,7 @@ class Wizard:
         self.improving = Improving(self.session)
         self._output = Output()
         self.face = Face(self._rows(), self._guarded, self._output.key)
-        self.first_screen = FirstScreen(self.face, self._correct)
+        self.first_screen = FirstScreen(self.face, self.update)
         self.first_screen.fill(self.session)
         self.tasks = Tasks(self.face, self._redraw, self._stale, self._passed)
         self.bisecting = Bisecting(self.face, self.tasks.start)
@@ -131,13 +131,16 @@ class Wizard:
 
         Results about data that is the same are kept; the others are marked as out of date.
         """
+        reading = None if "loader" in changes or "model" in changes else changes.pop("reading", self._reading)
         arguments = {**self._arguments, **changes}
-        session = Session(
-            Setup(**arguments), control=self._bounds.control, seed=self.session.seed
-        )  # refused before anything is given up
-        old, self._arguments = self.session, arguments
+        setup = Setup(**arguments)
+        session = Session(setup, control=self._bounds.control, seed=self.session.seed)  # refused before all else
+        if reading is not None:
+            setup.read_as(reading)
+        changed = {*changes, *({"loader"} if reading is not self._reading else ())}
+        old, self._arguments, self._reading = self.session, arguments, reading
         self._hush()
-        self._stale.update(hand_over(old, session, set(changes)))
+        self._stale.update(hand_over(old, session, changed))
         self.session, self.improving = session, Improving(session)
         self.first_screen.fill(session)
         self.bisecting.clear()
@@ -229,11 +232,6 @@ class Wizard:
         improving = self.improving.state(self._running)
         return rows_of(self.session, self._running, self._stale, self._passed, improving)
 
-    def _correct(self, **changes: Any) -> None:
-        """Take another loss than the one that was understood."""
-        asked = self._arguments.get("loss_fn") if changes["loss"] == "" else getattr(nn, changes["loss"])()
-        self.update(loss_fn=asked)
-
     def _choose_symptom(self) -> None:
         self.session.journal.symptom = ""
         if self.face.symptom.value:
@@ -262,10 +260,12 @@ class Wizard:
             self.tasks.telling.clear(self.pane)
         self._refresh()
         if state in ("running", "waiting"):
-            self.face.busy({"running": f"checking {text}"}.get(state, text))
+            self.face.busy(text)
+            if state == "running":
+                self.tasks.telling.begin_check(text, self.session)
         else:
-            self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
             self.navigation.show_tab()
+            self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
             self._keep()
 
     def _on_event(self, event: Event) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from nbdebug.core.control import Control
+from nbdebug.core.shell import running_shell
 from nbdebug.errors import Cancelled, NbdebugError
 
 __all__ = ["Worker"]
@@ -37,7 +38,7 @@ class Worker(Generic[Job]):
         self._at_rest.set()
         self._cells = 0  # that are running now: more than one where the kernel has subshells
         self._yielding = False
-        self._shell = _shell()
+        self._shell = running_shell()
         if self._shell is not None:
             if _in_cell(self._shell):  # it is being made by a cell, which has not ended
                 self._cells = 1
@@ -146,24 +147,13 @@ class Worker(Generic[Job]):
                 self._yielding = bool(self._queue)  # what was cancelled is not done again
                 self._control.cancel.set()
         if busy:
-            self._at_rest.wait()  # until everything is put back
+            self._at_rest.wait()  # until everything is restored
 
     def _cell_ends(self, *_: Any) -> None:
         with self._lock:
             self._cells = max(0, self._cells - 1)
             if not self._cells:
                 self._cell_ended.set()
-
-
-def _shell() -> Any:
-    """Return the IPython shell that runs cells, or None in a script."""
-    import sys
-
-    if "IPython" not in sys.modules:
-        return None
-    from IPython.core.getipython import get_ipython
-
-    return get_ipython()
 
 
 def _in_cell(shell: Any) -> bool:

@@ -51,3 +51,47 @@ def test_skipped_without_a_step() -> None:
     report = nbdebug.diagnose(**loops.setup(), checks=["accumulated-gradients"], progress=False)
     assert report.results[0].status == "skipped"
     assert "train_step" in report.results[0].reason
+
+
+def attacked(model: Any, x: torch.Tensor, y: torch.Tensor, loss_fn: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Move the inputs along the sign of their gradient, by a backward pass; return them and the loss."""
+    x = x.clone().requires_grad_(True)
+    loss = loss_fn(model(x), y)
+    loss.backward()
+    return (x + 0.1 * x.grad.sign()).detach(), loss
+
+
+@failing_example("accumulated-gradients", where="train_step")
+def gradients_of_the_attack() -> dict[str, Any]:
+    """The gradients are cleared before the attack, and not after it."""
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        optimizer.zero_grad()
+        moved, _ = attacked(model, *batch, loss_fn)
+        loss = loss_fn(model(moved), batch[1])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return loops.setup(step, 0.1, torch.optim.SGD)
+
+
+@pytest.mark.parametrize("returns", ["both", "clean", "once"])
+def test_clean_and_attacked_samples_may_train_together(returns: str) -> None:
+    """The loss that is returned says that the first pass is meant; or there is one pass alone, for both."""
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        optimizer.zero_grad()
+        moved, clean = attacked(model, *batch, loss_fn)
+        if returns == "once":
+            optimizer.step()
+            return clean.detach()
+        loss = loss_fn(model(moved), batch[1])
+        loss.backward()
+        optimizer.step()
+        return clean.detach() + loss.detach() if returns == "both" else clean.detach()
+
+    report = nbdebug.diagnose(
+        **loops.setup(step, 0.1, torch.optim.SGD), checks=["accumulated-gradients"], progress=False
+    )
+    assert report.alarms == []

@@ -163,3 +163,49 @@ def test_a_transposed_score_is_followed() -> None:
 
     assert not findings(program(KeysFirst(), X, Y, loss_fn=pair_loss))
     assert not findings(program(KeysFirst(), texts(), texts(), loss_fn=pair_loss))
+
+
+class AttentivePooling(nn.Module):
+    """Weighs the rows of a digit by one score each."""
+
+    def __init__(self, dim: int, by_product: bool = False) -> None:
+        super().__init__()
+        self.score, self.head, self.dim, self.by_product = nn.Linear(8, 1), nn.Linear(8, 10), dim, by_product
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = self.score(x).softmax(self.dim)
+        pooled = (weights.transpose(1, 2) @ x)[:, 0] if self.by_product else (weights * x).sum(dim=1)
+        return self.head(pooled)
+
+
+@failing_example("attention-over-wrong-dim", where="model")
+def pooled_with_weights_of_one() -> dict[str, Any]:
+    """A softmax over the only score of each row."""
+    return digits(AttentivePooling(-1))
+
+
+@failing_example("attention-over-wrong-dim", where="model")
+def product_with_weights_of_one() -> dict[str, Any]:
+    """The same, summed by a matrix product."""
+    return digits(AttentivePooling(2, by_product=True))
+
+
+class OneExpert(nn.Module):
+    """A mixture that is configured to have a single component, and attention over a single token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.expert, self.head = nn.Linear(64, 1), nn.Linear(64, 32), nn.Linear(32, 10)
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        mixed = (self.gate(x).softmax(-1)[..., None] * self.expert(x)[:, None]).sum(1)
+        token = mixed[:, None]
+        scores = token @ token.transpose(1, 2)
+        return self.head((scores.softmax(-1) @ token)[:, 0] + self.attention(token, token, token)[0][:, 0])
+
+
+@pytest.mark.parametrize("make", [lambda: AttentivePooling(1), lambda: AttentivePooling(1, True), OneExpert])
+def test_weights_over_what_is_summed_are_fine(make: Any) -> None:
+    assert not findings(digits(make()))

@@ -83,6 +83,108 @@ def crops_drawn_elsewhere() -> dict[str, Any]:
     return segmentation(images[..., :24, :24], masks[..., 3:27, :24])
 
 
+class Augmented(Dataset[Pair]):
+    """A data set whose items are drawn anew at each read by a function of image and target."""
+
+    def __init__(self, images: torch.Tensor, targets: torch.Tensor, draw: Callable[..., Pair]) -> None:
+        self.images, self.targets, self.draw = images, targets, draw
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.draw(self.images[index], self.targets[index])
+
+
+def crop(tensor: torch.Tensor, at: list[int]) -> torch.Tensor:
+    return tensor[..., at[0] : at[0] + 24, at[1] : at[1] + 24]
+
+
+def cropped(together: bool) -> dict[str, Any]:
+    """Crop images and masks at a place drawn at random, for both or for each."""
+
+    def draw(image: torch.Tensor, mask: torch.Tensor) -> Pair:
+        one, other = (torch.randint(0, 17, (2,)).tolist() for _ in range(2))
+        return crop(image, one), crop(mask, one if together else other)
+
+    net = nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 1))
+    loader = DataLoader(Augmented(*discs(height=40, width=40), draw), 16)
+    return {"model": net, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+@failing_example(CHECK, where="batch[1]")
+def crops_drawn_twice() -> dict[str, Any]:
+    """The place of the crop is drawn for the image, and again for its mask."""
+    return cropped(together=False)
+
+
+def boxed(count: int = 64, size: int = 24) -> Pair:
+    """Return noisy images of one bright box each, and its corners between 0 and 1."""
+    sides = torch.randint(5, 11, (count, 2), generator=seeded(6))
+    corners = (torch.rand(count, 2, generator=seeded(7)) * (size - sides)).long()
+    rows, columns = torch.arange(size)[None, :, None], torch.arange(size)[None, None, :]
+    low, high = corners, corners + sides
+    inside = (rows >= low[:, 1, None, None]) & (rows < high[:, 1, None, None])
+    inside = inside & (columns >= low[:, 0, None, None]) & (columns < high[:, 0, None, None])
+    images = inside[:, None] + 0.3 * torch.randn(count, 1, size, size, generator=seeded(8))
+    return images, torch.cat([low, high], 1) / size
+
+
+def located(draw: Callable[..., Pair], outputs: int = 4, targets: torch.Tensor | None = None) -> dict[str, Any]:
+    images, boxes = boxed()
+    net = nn.Sequential(nn.Flatten(), nn.Linear(576, 32), nn.ReLU(), nn.Linear(32, outputs))
+    data = Augmented(images, boxes if targets is None else targets, draw)
+    return {"model": net, "loader": DataLoader(data, 16, shuffle=True), "loss_fn": nn.SmoothL1Loss()}
+
+
+def mirrored(box: torch.Tensor) -> torch.Tensor:
+    return torch.stack([1 - box[2], box[1], 1 - box[0], box[3]])
+
+
+@failing_example(CHECK, where="batch[1]")
+def boxes_left_behind() -> dict[str, Any]:
+    """Images are flipped at random, and the boxes in them are not."""
+    return located(lambda image, box: (image.flip(-1) if torch.rand(()) < 0.5 else image, box))
+
+
+@failing_example(CHECK, where="batch[1]")
+def keypoints_mirrored_alone() -> dict[str, Any]:
+    """Centers of objects are mirrored at random, and their images are not: the flipped copy is thrown away."""
+    centers = boxed()[1].view(-1, 2, 2).mean(1)
+
+    def draw(image: torch.Tensor, point: torch.Tensor) -> Pair:
+        return image, torch.stack([1 - point[0], point[1]]) if torch.rand(()) < 0.5 else point
+
+    return located(draw, 2, centers)
+
+
+def boxes_flipped(image: torch.Tensor, box: torch.Tensor) -> Pair:
+    return (image.flip(-1), mirrored(box)) if torch.rand(()) < 0.5 else (image, box)
+
+
+def sizes_of_boxes() -> dict[str, Any]:
+    """Width and height do not change by a flip."""
+    boxes = boxed()[1]
+    flip = lambda image, size: (image.flip(-1) if torch.rand(()) < 0.5 else image, size)  # noqa: E731
+    return located(flip, 2, boxes[:, 2:] - boxes[:, :2])
+
+
+def two_views() -> dict[str, Any]:
+    """Return two augmented views of each image, whose embeddings are compared."""
+    images = discs()[0]
+
+    def draw(image: torch.Tensor, same: torch.Tensor) -> Pair:
+        one, other = (torch.randint(0, 9, (2,)).tolist() for _ in range(2))
+        return image[:, one[0] :, one[1] :][:, :16, :16], same[:, other[0] :, other[1] :][:, :16, :16].flip(-1)
+
+    def compute_loss(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+        logits = F.normalize(model(batch[0]), dim=1) @ F.normalize(model(batch[1]), dim=1).T
+        return F.cross_entropy(logits / 0.2, torch.arange(len(logits)))
+
+    net = nn.Sequential(nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 8))
+    return {"model": net, "loader": DataLoader(Augmented(images, images, draw), 16), "compute_loss": compute_loss}
+
+
 def to_regress(images: torch.Tensor, values: torch.Tensor) -> dict[str, Any]:
     net = nn.Sequential(nn.Conv2d(images.shape[1], 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, values.shape[1], 1))
     return {"model": net, "loader": DataLoader(TensorDataset(images, values), 16), "loss_fn": nn.MSELoss()}
@@ -115,6 +217,10 @@ HEALTHY: dict[str, Callable[[], dict[str, Any]]] = {
     "next frame": next_frame,
     "reconstruction": lambda: to_regress(discs()[0], discs(noise=0.0)[0]),
     "wide images": lambda: segmentation(*discs(width=40)),
+    "cropped together": lambda: cropped(together=True),
+    "boxes flipped with their images": lambda: located(boxes_flipped),
+    "sizes of flipped boxes": sizes_of_boxes,
+    "two views": two_views,
     "empty masks": lambda: segmentation(discs()[0], discs()[1] * (torch.arange(48) % 2)[:, None, None]),
 }
 

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 import nbdebug
 from nbdebug.watch.judging import judged
-from tests.distributed.scenes import on_two_ranks, scene
-from tests.distributed.trainings import dealt, net, one_epoch, watched
 from tests.examples import failing_recording
+from tests.setup.distributed.scenes import on_two_ranks, scene
+from tests.setup.distributed.trainings import dealt, net, one_epoch, watched
 from tests.zoo.samples import digit_rows
 
 

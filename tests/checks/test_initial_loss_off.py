@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 import nbdebug
 from tests.examples import failing_example
@@ -102,3 +104,19 @@ def test_weighted_and_summed_losses() -> None:
         nn.CrossEntropyLoss(reduction="sum", label_smoothing=0.2),
     ):
         assert status(net(), loader, loss) == "clean"
+
+
+def test_a_margin_has_no_chance_level() -> None:
+    """A margin lowers the score of the true class, so that an untrained model is far above ln C, as it should be."""
+    model = net(outputs=16)
+    centers = nn.Parameter(torch.randn(10, 16))
+
+    def angular(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        cosine = F.linear(F.normalize(rows), F.normalize(centers))
+        return F.cross_entropy(16 * (cosine - 0.5 * F.one_hot(labels, 10)), labels)
+
+    optimizer = torch.optim.Adam([*model.parameters(), centers], lr=1e-3)
+    loader = DataLoader(TensorDataset(*digit_rows()), 64)
+    report = nbdebug.diagnose(model, loader, angular, optimizer, progress=False, checks=[CHECK])
+    result = report.result(CHECK)
+    assert result.status == "skipped" and "margins" in result.reason, result

@@ -90,3 +90,56 @@ class Unmasked(MaskedWords):
 
 def test_attention_without_a_mask_is_another_problem() -> None:
     assert not findings(topics(Unmasked()))
+
+
+class MeanOfWords(nn.Module):
+    """Averages the words of a text, without attention; `keep` chooses the tokens that count."""
+
+    def __init__(self, keep: Any, fill: bool = False) -> None:
+        super().__init__()
+        self.words, self.mix, self.head = nn.Embedding(40, 32), nn.Linear(32, 32), nn.Linear(32, 3)
+        self.keep, self.fill = keep, fill
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        kept = self.keep(tokens)[..., None]
+        x = self.words(tokens) + torch.linspace(0, 1, tokens.shape[1])[:, None]
+        x = self.mix(x).masked_fill(~kept, 0.0) if self.fill else self.mix(x) * kept
+        return self.head(x.sum(1) / kept.sum(1).clamp(min=1))
+
+
+@failing_example("inverted-attention-mask", where="model")
+def padding_is_averaged() -> dict[str, Any]:
+    """The mean is taken over the padding."""
+    return topics(MeanOfWords(lambda tokens: tokens == 0))
+
+
+@failing_example("inverted-attention-mask", where="model")
+def words_are_filled() -> dict[str, Any]:
+    """`masked_fill` fills where the mask is True, and is given the words."""
+    return topics(MeanOfWords(lambda tokens: tokens == 0, fill=True))
+
+
+class FilledUp(MeanOfWords):
+    """Exchanges padding for a vector that is learned for each position."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda tokens: tokens != 0)
+        self.filler = nn.Parameter(torch.randn(64, 32))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        kept = self.keep(tokens)[..., None]
+        x = self.words(tokens) * kept + self.filler[: tokens.shape[1]] * ~kept
+        return self.head(self.mix(x).mean(1))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MeanOfWords(lambda tokens: tokens != 0),
+        lambda: MeanOfWords(lambda tokens: tokens != 0, fill=True),
+        FilledUp,
+    ],
+    ids=["product", "fill", "exchanged"],
+)
+def test_masks_that_keep_words_are_fine(make: Any) -> None:
+    assert not findings(topics(make()))

@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import default_collate
 
 from nbdebug.watch.judging import judged
-from tests.distributed.scenes import on_two_ranks, scene
-from tests.distributed.trainings import dealt, net, watched
 from tests.examples import failing_recording
+from tests.setup.distributed.scenes import on_two_ranks, scene
+from tests.setup.distributed.trainings import dealt, net, watched
 
 
 def from_disk(samples: list[Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.checks.networks import alarms
 from tests.examples import failing_example
@@ -93,3 +94,49 @@ class Recurrent(nn.Module):
         for _ in range(4):
             x = self.again(x).tanh()
         return self.last(x)
+
+
+class Fields(nn.Module):
+    """Pairwise products of the embeddings of all columns, from one table."""
+
+    def __init__(self, sizes: list[int], *, shifted: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(sum(sizes), 6)
+        offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+        self.register_buffer("offsets", offsets * shifted)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        rows = self.embedding(ids + self.offsets)
+        return 0.5 * (rows.sum(1).square() - rows.square().sum(1)).sum(1)
+
+
+def factorization_machine(*, shifted: bool) -> dict[str, Any]:
+    """Three columns of ids, the answer to two of them."""
+    sizes = [30, 20, 12]
+    ids = torch.stack([torch.randint(0, n, (1200,), generator=torch.Generator().manual_seed(n)) for n in sizes], 1)
+    wanted = ((ids[:, 0] % 3 == ids[:, 1] % 3) ^ (ids[:, 2] > 5)).float()
+    torch.manual_seed(0)
+    model = Fields(sizes, shifted=shifted)
+    return {
+        "model": model,
+        "loader": DataLoader(TensorDataset(ids, wanted), 64, shuffle=True),
+        "loss_fn": nn.BCEWithLogitsLoss(),
+        "optimizer": torch.optim.Adam(model.parameters(), 5e-3),
+    }
+
+
+@failing_example(CHECK, where="embedding")
+def columns_without_offsets() -> dict[str, Any]:
+    """User 3, item 3 and hour 3 are one row."""
+    return factorization_machine(shifted=False)  # fixed: return factorization_machine(shifted=True)
+
+
+def test_words_of_one_vocabulary_share_their_rows() -> None:
+    """Columns of tokens read all rows, and are no fields."""
+    tokens = torch.randint(0, 60, (800, 5), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(60, 8), nn.Flatten(), nn.Linear(40, 2))
+    loader = DataLoader(TensorDataset(tokens, (tokens[:, 0] > 30).long()), 64, shuffle=True)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    found = {"model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer}
+    assert alarms(CHECK, **found) == []

@@ -44,6 +44,18 @@ def reshaped_instead_of_permuted() -> dict[str, Any]:
     return setup(photographs().reshape(-1, 3, 32, 32))
 
 
+def noise(pictures: torch.Tensor) -> torch.Tensor:
+    """Return noise with the standard deviation of the pictures."""
+    return pictures.std() * torch.randn(pictures.shape, generator=seeded(9))
+
+
+@failing_example("misread-image-layout", where="0")
+def noisy_pictures_reshaped() -> dict[str, Any]:
+    """The same of noisy pictures, which are hardly smooth in any layout."""
+    pictures = photographs() + 0.3 * noise(photographs())
+    return setup(pictures.reshape(-1, 3, 32, 32))
+
+
 @failing_example("misread-image-layout", where="0")
 def rows_taken_for_channels() -> dict[str, Any]:
     """The first convolution was given 32 channels so that the shapes fit."""
@@ -79,6 +91,10 @@ def test_pictures_as_they_should_be_are_healthy() -> None:
     assert not alarms(**setup(photographs()[:, :24].permute(0, 3, 1, 2)))
     assert not alarms(**setup(photographs().permute(0, 3, 2, 1)))
     assert not alarms(**setup(digit_images()[0]))
+    for level in (0.5, 1.0, 2.0):
+        assert not alarms(**setup((photographs() + level * noise(photographs())).permute(0, 3, 1, 2)))
+    stripes = (torch.arange(36) % 3 == 0).float().expand(64, 3, 36, 36)
+    assert not alarms(**setup(stripes + 0.5 * torch.randn(stripes.shape, generator=seeded(2))))
 
 
 def test_noise_and_bands_are_healthy() -> None:

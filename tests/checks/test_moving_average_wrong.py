@@ -67,6 +67,17 @@ def target_copied_in_every_step() -> dict[str, Any]:
     return agent(lambda slow, fast, step: copied(slow, fast))
 
 
+@failing_example(CHECK, where="target")
+def target_loads_its_own_weights() -> dict[str, Any]:
+    """Every eighth step, from the wrong network."""
+
+    def refresh(slow: nn.Module, fast: nn.Module, step: int) -> None:
+        if step % 8 == 0:
+            slow.load_state_dict(slow.state_dict())  # fixed: slow.load_state_dict(fast.state_dict())
+
+    return agent(refresh)
+
+
 def target_copied_seldom() -> dict[str, Any]:
     """Every third step, for a short test."""
     return agent(lambda slow, fast, step: copied(slow, fast) if step % 3 == 0 else None)

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from nbdebug.watch.judging import judged
-from tests.distributed.scenes import on_two_ranks, scene
-from tests.distributed.trainings import average, dealt, net, watched
 from tests.examples import failing_recording
+from tests.setup.distributed.scenes import on_two_ranks, scene
+from tests.setup.distributed.trainings import average, dealt, net, watched
 from tests.zoo.samples import digit_rows
 
 

@@ -8,9 +8,9 @@ import pytest
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from nbdebug.watch.judging import judged
-from tests.distributed.scenes import on_two_ranks, scene
-from tests.distributed.trainings import average, dealt, net, watched
 from tests.examples import failing_recording
+from tests.setup.distributed.scenes import on_two_ranks, scene
+from tests.setup.distributed.trainings import average, dealt, net, watched
 
 
 @failing_recording("ranks-drift-apart", where="2.bias")

@@ -10,9 +10,9 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset  # noqa: F401, for the cure
 
 from nbdebug.watch.judging import judged
-from tests.distributed.scenes import on_two_ranks, scene
-from tests.distributed.trainings import net, watched
 from tests.examples import failing_recording
+from tests.setup.distributed.scenes import on_two_ranks, scene
+from tests.setup.distributed.trainings import net, watched
 from tests.zoo.samples import digit_rows
 
 

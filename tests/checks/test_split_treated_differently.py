@@ -102,3 +102,71 @@ def columns_sorted_by_name() -> dict[str, Any]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1))
     return trained_on(x[:700], y[:700], (x[700:][:, order], y[700:]), model, nn.MSELoss())
+
+
+def cities(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Names of cities in an order of their own, an area, and a price that depends on both."""
+    random = np.random.default_rng(seed)
+    effect = np.random.default_rng(9).normal(0, 1.5, 12)
+    city, area = random.integers(0, 12, n), random.normal(0, 1, n)
+    return city, area, effect[city] + 0.7 * area + 0.2 * random.standard_normal(n)
+
+
+class Prices(nn.Module):
+    """A table of cities beside a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.city = nn.Embedding(12, 8)
+        self.head = nn.Sequential(nn.Linear(9, 32), nn.ReLU(), nn.Linear(32, 1))
+
+    def forward(self, city: torch.Tensor, area: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.cat([self.city(city), area[:, None]], 1)).squeeze(1)
+
+
+@failing_example(CHECK, where="val_loader")
+def cities_numbered_anew() -> dict[str, Any]:
+    """The validation table numbers its cities in the order in which they occur."""
+    train, val = cities(1200, 0), cities(300, 1)
+    order = list(dict.fromkeys(val[0].tolist()))
+    codes = np.array([order.index(c) for c in val[0]])  # fixed: codes = val[0]
+
+    def rows(city: np.ndarray, area: np.ndarray, price: np.ndarray) -> TensorDataset:
+        return TensorDataset(torch.tensor(city), torch.tensor(area).float(), torch.tensor(price).float())
+
+    torch.manual_seed(0)
+    model = Prices()
+    return {
+        "model": model,
+        "loader": DataLoader(rows(*train), 50, shuffle=True),
+        "val_loader": DataLoader(rows(codes, *val[1:]), 100),
+        "loss_fn": nn.MSELoss(),
+        "optimizer": torch.optim.Adam(model.parameters(), lr=5e-3),
+        "compute_loss": lambda model, batch, loss_fn: loss_fn(model(batch[0], batch[1]), batch[2]),
+    }
+
+
+def test_codes_of_two_columns_are_renumbered_together() -> None:
+    """Neither column alone brings the skill back; and a column of ids in another table's place fails no run."""
+    random = np.random.default_rng(0)
+    tables = [random.integers(0, (9, 4), (n, 2)) for n in (1500, 400)]
+    effects = random.permutation(np.linspace(-2, 2, 9)), np.array([-1.5, 1.5, 0.4, -0.4])
+    wanted = [torch.tensor((effects[0][t[:, 0]] + effects[1][t[:, 1]] > 0).astype(int)) for t in tables]
+    other = np.stack(
+        [np.array([4, 7, 0, 8, 1, 3, 6, 2, 5])[tables[1][:, 0]], np.array([2, 3, 1, 0])[tables[1][:, 1]]], 1
+    )
+    torch.manual_seed(0)
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tables = nn.ModuleList([nn.Embedding(9, 6), nn.Embedding(4, 6)])
+            self.head = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 2))
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return self.head(torch.cat([table(rows[:, i].long()) for i, table in enumerate(self.tables)], 1))
+
+    train, val = torch.tensor(tables[0]).float(), torch.tensor(other).float()
+    assert alarms(trained_on(train, wanted[0], (val, wanted[1]), Two(), nn.CrossEntropyLoss())) == ["val_loader"]
+    sound = torch.tensor(tables[1]).float()
+    assert alarms(trained_on(train, wanted[0], (sound, wanted[1]), Two(), nn.CrossEntropyLoss())) == []

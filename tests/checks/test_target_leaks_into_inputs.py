@@ -84,3 +84,45 @@ def test_the_last_value_of_a_series_is_no_leak() -> None:
     walk = np.sin(np.arange(1500) / 8) + 0.02 * np.random.default_rng(0).normal(size=1500)
     windows = np.stack([walk[i : i + 20] for i in range(1400)])
     assert result(setup(windows, walk[20:1420])).status == "clean"
+
+
+def shops(*, without_itself: bool) -> dict[str, Any]:
+    """Rows of shops with the mean answer of their shop, with the row's own answer in it or not."""
+    random = np.random.default_rng(0)
+    shop, columns = random.integers(0, 900, 2200), random.normal(size=(2200, 5))
+    labels = (columns[:, 0] + 0.8 * columns[:, 1] + 0.6 * random.normal(size=2200) > 0).astype(int)
+    train = np.arange(2200) < 1700
+    total, count = (np.bincount(shop[train], w, 900) for w in (labels[train].astype(float), np.ones(train.sum())))
+    own = train * without_itself
+    means = (total[shop] - own * labels + 0.1) / (count[shop] - own + 0.2)
+    x, y = torch.tensor(np.column_stack([columns, 2 * means - 1])).float(), torch.tensor(labels)
+    parts = TensorDataset(x[train], y[train]), TensorDataset(x[~train], y[~train])
+    torch.manual_seed(0)
+    return {
+        "model": nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2)),
+        "loader": DataLoader(parts[0], 50, shuffle=True),
+        "val_loader": DataLoader(parts[1], 100),
+        "loss_fn": nn.CrossEntropyLoss(),
+    }
+
+
+@failing_example(CHECK, where="batch[0][:, 5]")
+def mean_of_targets_with_its_own() -> dict[str, Any]:
+    """Target encoding without folds: shops have two or three rows."""
+    return shops(without_itself=False)  # fixed: return shops(without_itself=True)
+
+
+def test_a_later_split_with_other_values_is_no_leak() -> None:
+    """A column that rises with time predicts the target, and a tree knows nothing about later values."""
+    random, time = np.random.default_rng(0), np.linspace(0, 1, 1600)
+    rows = np.column_stack([time, random.normal(size=(1600, 3))])
+    wanted = np.sin(9 * time) + 0.5 * rows[:, 1] + 0.1 * random.normal(size=1600)
+    x, y = torch.tensor(rows).float(), torch.tensor(wanted).float()[:, None]
+    torch.manual_seed(0)
+    found = {
+        "model": nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1)),
+        "loader": DataLoader(TensorDataset(x[:1200], y[:1200]), 50, shuffle=True),
+        "val_loader": DataLoader(TensorDataset(x[1200:], y[1200:]), 100),
+        "loss_fn": nn.MSELoss(),
+    }
+    assert not [f for f in result(found).findings if f.is_alarm]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import nbdebug
 from tests.examples import failing_example
@@ -31,6 +31,17 @@ def noise_drawn_twice() -> dict[str, Any]:
     def compute(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
         x, noise = batch[0], torch.randn_like(batch[0])
         return F.mse_loss(model(x + noise), torch.randn_like(x))  # fixed: return F.mse_loss(model(x + noise), noise)
+
+    return rows(compute)
+
+
+@failing_example(CHECK, where="loss_fn")
+def noise_drawn_in_the_shape_of_the_noise() -> dict[str, Any]:
+    """The noise that was added gives the target its shape, and nothing else."""
+
+    def compute(model: nn.Module, batch: Any, _: Any) -> torch.Tensor:
+        noise = torch.randn_like(batch[0])
+        return F.mse_loss(model(batch[0] + noise), torch.randn_like(noise))
 
     return rows(compute)
 
@@ -173,3 +184,65 @@ def test_noise_that_is_seen_is_healthy(compute: Compute) -> None:
     torch.manual_seed(0)
     report = nbdebug.diagnose(**rows(compute), progress=False, checks=[CHECK])
     assert report.result(CHECK).status == "clean", report.result(CHECK)
+
+
+class Beacons(Dataset[Any]):
+    """One bright spot in each image, whose column is the target; half of them are flipped when they are read."""
+
+    def __init__(self, size: int, seed: int, *, assigned: bool, augment: bool = True) -> None:
+        random = torch.Generator().manual_seed(seed)
+        self.columns = torch.randint(0, 16, (size,), generator=random)
+        self.images = 0.1 * torch.randn(size, 1, 8, 16, generator=random)
+        self.images[torch.arange(size), 0, :, self.columns] += 2
+        self.assigned, self.augment = assigned, augment
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Flip the image, or throw the flipped image away, and mirror the column."""
+        image, column = self.images[index], self.columns[index] / 15
+        if self.augment and float(torch.rand(())) < 0.5:
+            flipped = image.flip(-1)
+            image, column = flipped if self.assigned else image, 1 - column
+        return image, column[None]
+
+
+def beacons(*, assigned: bool) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(128, 32), nn.ReLU(), nn.Linear(32, 1))
+    return {
+        "model": model,
+        "loader": DataLoader(Beacons(400, 0, assigned=assigned), 32, shuffle=True),
+        "val_loader": DataLoader(Beacons(100, 1, assigned=assigned, augment=False), 50),
+        "loss_fn": nn.MSELoss(),
+        "optimizer": torch.optim.Adam(model.parameters(), lr=3e-3),
+    }
+
+
+@failing_example(CHECK, where="loader")
+def flipped_image_thrown_away() -> dict[str, Any]:
+    """The flipped copy is never assigned, and the target is mirrored."""
+    return beacons(assigned=False)  # fixed: return beacons(assigned=True)
+
+
+class Denoised(Dataset[Any]):
+    """Rows with noise that is drawn when they are read; the loss adds it and asks for it."""
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a row and its noise."""
+        return torch.full((6,), index / 100), torch.randn(6)
+
+
+def test_noise_of_the_data_set_that_the_model_reads_is_fine() -> None:
+    def compute(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        clean, noise = batch
+        return F.mse_loss(model(clean + noise), noise)
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6))
+    found = {"model": model, "loader": DataLoader(Denoised(), 20, shuffle=True), "compute_loss": compute}
+    assert nbdebug.diagnose(**found, progress=False, checks=[CHECK]).result(CHECK).status == "clean"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -97,6 +98,34 @@ def weight_is_a_tensor() -> dict[str, Any]:
     return setup(PlainTensor())
 
 
+class MadeInForward(nn.Module):
+    """A layer whose size is known when data come; `keep` keeps that of the first pass."""
+
+    def __init__(self, keep: bool = False) -> None:
+        super().__init__()
+        self.first, self.last, self.keep, self.middle = nn.Linear(64, 32), nn.Linear(16, 10), keep, None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Make the layer in between."""
+        x = self.first(x).relu()
+        middle = self.middle or nn.Linear(x.shape[1], 16)
+        if self.keep:
+            self.middle = middle
+        return self.last(middle(x).relu())
+
+
+@failing_example("unregistered-parameters", where="model")
+def layer_made_in_each_forward_pass() -> dict[str, Any]:
+    """A layer that every pass creates anew."""
+    return setup(MadeInForward())
+
+
+@failing_example("unregistered-parameters", where="model")
+def layer_made_behind_the_optimizer() -> dict[str, Any]:
+    """A layer that the first pass creates, when the optimizer exists."""
+    return setup(MadeInForward(keep=True))
+
+
 @failing_example("unregistered-parameters", where="loss_fn.temperature")
 def loss_learns_alone() -> dict[str, Any]:
     """The optimizer does not know of the loss's parameter."""
@@ -127,9 +156,38 @@ def test_critic_of_the_loss_is_no_stranger() -> None:
     assert severities(model=model, loader=digits(), compute_loss=adversarial) == []
 
 
+def test_layers_that_wait_for_their_size_are_fine() -> None:
+    """Lazy layers are parameters before they have a size, and a model may be run before its optimizer is made."""
+    lazy = nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(10))
+    assert severities(**setup(lazy)) == []
+    model = MadeInForward(keep=True)
+    assert severities(model=model, loader=digits(), loss_fn=nn.CrossEntropyLoss()) == []
+    model(torch.zeros(2, 64))
+    assert severities(**setup(model)) == []
+
+
+def test_copies_that_learn_inside_the_loss_are_fine() -> None:
+    """A loss that adapts a copy of the model creates no layer."""
+
+    def adapted(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(batch[0]) + 0 * copy.deepcopy(model)(batch[0]), batch[1])
+
+    assert severities(**setup(nn.Linear(64, 10), compute_loss=adapted)) == []
+
+
 def test_hidden_but_unused_is_fine() -> None:
     """A list of layers that forward does not use is nobody's business."""
     model = nn.Linear(64, 10)
     model.spare = [nn.Linear(3, 3)]
     model.record = {"best": torch.zeros(3, requires_grad=True)}
     assert severities(**setup(model)) == []
+
+
+def test_layers_without_weights_may_be_made_anywhere() -> None:
+    """A loss that makes its activation and its criterion in each call trains nothing of its own."""
+
+    class Loss(nn.Module):
+        def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return nn.CrossEntropyLoss()(nn.Softplus()(output), target)
+
+    assert severities(**{**setup(nn.Linear(64, 10)), "loss_fn": Loss()}) == []

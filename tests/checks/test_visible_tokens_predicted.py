@@ -14,6 +14,7 @@ from tests.checks.position_programs import Denoiser, library_model, own_loss, pr
 from tests.examples import failing_example
 from tests.zoo.odd_texts import MASK, FillIn, hidden_words_told
 from tests.zoo.samples import chain_tokens, seeded
+from tests.zoo.sequences import digit_sequences
 
 
 def hidden(tokens: torch.Tensor, seed: int = 0) -> torch.Tensor:
@@ -120,3 +121,63 @@ def test_visible_tokens_that_count_are_found(name: str) -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_masks_that_fit_and_other_tasks_are_clean(name: str) -> None:
     assert not findings(SOUND[name]())
+
+
+class PatchFiller(nn.Module):
+    """Fills in the hidden quarters of the rows of a digit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.token = nn.Linear(8, 32), nn.Parameter(0.02 * torch.randn(32))
+        self.mix, self.head = nn.GRU(32, 32, batch_first=True, bidirectional=True), nn.Linear(64, 8)
+
+    def forward(self, rows: torch.Tensor, hide: torch.Tensor) -> torch.Tensor:
+        return self.head(self.mix(torch.where(hide[..., None], self.token, self.embed(rows)))[0])
+
+
+def patches(counts: Any, **more: Any) -> dict[str, Any]:
+    """Hide rows at random and count the errors of some."""
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        hide = torch.rand(batch[0].shape[:2]) < 0.6
+        error = (model(batch[0], hide) - batch[0]).square().mean(-1)
+        counted = counts(hide).float()
+        return (error * counted).sum() / counted.sum()
+
+    return {"model": PatchFiller(), "loader": [(digit_sequences()[0][:64],)], "compute_loss": compute_loss} | more
+
+
+@failing_example("visible-tokens-predicted", where="batch[0]")
+def visible_patches_reconstructed() -> dict[str, Any]:
+    """A masked autoencoder with the meaning of the mask reversed in its loss."""
+    return patches(lambda hide: ~hide)
+
+
+def cropped_autoencoder() -> dict[str, Any]:
+    """Reconstructs a window that is drawn at random; the rest is neither seen nor asked for."""
+    model = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 8))
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        start = int(torch.randint(0, 5, ()))
+        part = batch[0][:, start : start + 4]
+        return F.mse_loss(model(part + 0.1 * torch.randn_like(part)), part)
+
+    return {"model": model, "loader": [(digit_sequences()[0][:64],)], "compute_loss": compute_loss}
+
+
+def dropped_inputs() -> dict[str, Any]:
+    """Reconstructs all values from those that dropout leaves."""
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+    loss = lambda model, batch, _: F.mse_loss(model(F.dropout(batch[0], 0.5)), batch[0])  # noqa: E731
+    return {"model": model, "loader": [(digit_sequences()[0][:64],)], "compute_loss": loss}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: patches(lambda hide: hide), lambda: patches(torch.ones_like), cropped_autoencoder, dropped_inputs],
+    ids=["hidden", "all", "window", "dropout"],
+)
+def test_reconstruction_of_what_is_hidden_is_fine(make: Any) -> None:
+    torch.manual_seed(0)
+    report = nbdebug.diagnose(**make(), checks=["visible-tokens-predicted"], progress=False)
+    assert report.results[0].status in ("clean", "skipped") and not report.findings, report.results

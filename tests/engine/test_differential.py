@@ -17,14 +17,16 @@ from nbdebug.core.registry import registry
 from nbdebug.core.remedy import Patch, Remedy
 from nbdebug.engine.differential import Differential, Run
 from nbdebug.engine.differential.choice import NO_HINDRANCE, OUTCOMES, candidates
-from nbdebug.engine.differential.evidence import summary
+from nbdebug.engine.differential.evidence import compared, contests, summary
 from nbdebug.engine.differential.exchange import one
 from nbdebug.engine.differential.exchanges import exchanges_for, hypotheses
 from nbdebug.engine.differential.scales import off_scale
 from nbdebug.engine.verdicts import judged
+from nbdebug.evidence.learning_gate import LearningGate
 from nbdebug.experiments.trial_training import split_batches
 from nbdebug.sandbox import make_sandbox
 from nbdebug.setup import Setup
+from tests.verdicts.table import minimal
 
 
 def run(check: str, skill: float, patch: str = "some", *, is_general: bool = False, also: str = "") -> Run:
@@ -90,6 +92,17 @@ def test_a_learning_rate_stands_behind_what_it_makes_up_for() -> None:
     assert named(ratio, scales, rate) == ["unnormalized-inputs", "learning-rate-too-high", "update-ratio-off"]
 
 
+def test_a_metric_that_only_the_exchange_makes_fit_is_not_compared_with_a_loss() -> None:
+    """A loss that is always 0 is below every other; what counts is what the predictions come to."""
+    gate = minimal(LearningGate, measure="held-out loss", patient_value=0.0, is_finite=True)
+    cause = replace(run("wrong-loss-for-task", 0.9), measure="accuracy", value=0.91, steps=240)
+    said = compared(gate, Differential(0.0, (cause,), cause))
+    assert "accuracy" in said
+    assert "91%" in said
+    assert "loss reaches" not in said
+    assert contests(gate, Differential(0.0, (cause,), cause))[0].measure == "skill"
+
+
 def test_clipping_is_named_only_where_nothing_else_rescues() -> None:
     """A check that suggests clipping has seen a symptom."""
     clipped, rate = (
@@ -102,6 +115,21 @@ def test_clipping_is_named_only_where_nothing_else_rescues() -> None:
 def finding(check: str, *, is_contradiction: bool = False) -> Finding:
     """Return an alarm."""
     return Finding("It is odd.", check=check, severity="suspect", is_contradiction=is_contradiction)
+
+
+def test_a_contradiction_whose_fix_is_part_of_the_cause_is_not_refuted() -> None:
+    """Removing the sigmoid alone rescues nothing while the scales are wrong, too; the sigmoid is a bug all the same."""
+    alone = suggested(run("clamped-output", 0.1, "drop-last-activation"), is_contradiction=True)
+    parts = (*alone.exchange.remedies, *run("", 0.0, "standardize-inputs").exchange.remedies)
+    joint = run("wrong-loss-for-task", 0.9)
+    joint = replace(joint, exchange=replace(joint.exchange, remedies=parts))
+    found = Differential(0.0, (alone, joint), joint, joint)
+    assert found.is_part("clamped-output")
+    assert not found.refutes("clamped-output")
+    assert set(OUTCOMES) <= set(judged(finding("clamped-output", is_contradiction=True), found).explains)
+    other = replace(found, runs=(suggested(run("clamped-output", 0.1, "other")), joint))
+    assert not other.is_part("clamped-output")
+    assert other.refutes("clamped-output")
 
 
 def test_the_other_half_of_a_double_cause_stays_an_alarm() -> None:

@@ -55,6 +55,8 @@ MENDS = {
     "pad-left": "causal-leak:padded_on_both_sides",
     "plain-loop": "step-never-taken:no_step",
     "put-behind-model": "softmax-before-cross-entropy:softmax_by_hand_with_smoothing",
+    "read-like-validation": "targets-drawn-at-random:flipped_image_thrown_away",
+    "recode-split": "split-treated-differently:cities_numbered_anew",
     "reduce-loss": "loss-not-differentiable:unreduced",
     "register-hidden": "unregistered-parameters:layers_in_a_list",
     "reinitialize": "symmetric-initialization:all_zero",

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import nbdebug
 from nbdebug.core.finding import Finding
 from nbdebug.core.remedy import Patch, Remedy
+from nbdebug.engine.source_changes import recompiled, with_source
 from nbdebug.errors import NotApplicable
 from nbdebug.fixes.source import change_for, with_diffs
-from nbdebug.fixes.source.running import recompiled, with_source
 from nbdebug.fixes.source.text import source_of
 from nbdebug.setup import Setup
 

@@ -202,7 +202,7 @@ def test_the_style_of_the_user_neither_changes_nor_matters(exhibit: Exhibit) -> 
 def test_settings_that_another_thread_changes_meanwhile_stay() -> None:
     import matplotlib
 
-    from nbdebug.charts.static.settings import own_settings
+    from nbdebug.charts.static.render import own_settings
 
     with matplotlib.rc_context({"font.size": 40.0}):
         with own_settings():

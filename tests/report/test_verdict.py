@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from nbdebug.charts import Exhibit
 from nbdebug.core.finding import LeftOut, Result
 from nbdebug.report import Report
-from nbdebug.report.page import as_fragment, part_fragment, result_fragments
+from nbdebug.report.page import Proof, as_fragment, part_fragment, result_fragments
 from nbdebug.report.terminal import as_text
 from nbdebug.report.verdict import part_line, verdict
 from tests.report.samples import healthy, small
@@ -53,7 +54,7 @@ def test_what_was_left_out_is_not_called_inapplicable(left_out: LeftOut) -> None
 def test_a_running_one_is_not_the_last_word() -> None:
     assert verdict(report(), running=True) == "Running: no problems found so far."
     answer, picture, rest = result_fragments(small(), running=True)
-    assert "most likely cause so far" in answer and picture == rest == ""
+    assert "most likely cause so far" in answer and picture == Proof() and rest == ""
 
 
 def test_a_part_says_what_it_tested_and_nothing_about_the_model() -> None:
@@ -68,10 +69,12 @@ def test_the_chart_of_an_explained_finding_stands_for_a_cause_without_one() -> N
     whole = small()
     first, symptom = whole.findings[:2]
     explains = replace(first, explains=(symptom.check,), verifications=[])
-    own = result_fragments(replace(whole, findings=[explains, symptom]))[1]
-    borrowed = result_fragments(replace(whole, findings=[replace(explains, exhibit=None), symptom]))[1]
+    own = result_fragments(replace(whole, findings=[explains, symptom]))[1].above
+    borrowed = result_fragments(replace(whole, findings=[replace(explains, exhibit=None), symptom]))[1].above
     assert f"Measured by <code>{symptom.check}</code>" in borrowed and "Measured by" not in own
     assert borrowed.count("<img") == own.count("<img") > 0
+    live = result_fragments(replace(whole, findings=[explains, symptom]), live=(Exhibit,))[1]
+    assert live.charts == (explains.exhibit,) and "<img" not in live.above + live.below
 
 
 def test_not_run_is_kept_in_the_saved_report() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from tests.trust.fingerprint import difference, fingerprint
 from tests.trust.setups import adam, classify, mlp
 
@@ -40,37 +40,37 @@ def model() -> nn.Sequential:
 @pytest.mark.parametrize("touch", VALUES)
 def test_values_are_named(touch: str) -> None:
     live = model()
-    witness = Witness(live)
-    assert not witness.touched()
+    snapshot = StateSnapshot(live)
+    assert not snapshot.touched()
     VALUES[touch](live)
-    witness.mend()
-    assert any(line.startswith("model") for line in witness.touched())
+    snapshot.restore()
+    assert any(line.startswith("model") for line in snapshot.touched())
 
 
 @pytest.mark.parametrize("touch", STRUCTURE)
 def test_structure_is_put_back(touch: str) -> None:
     live = model()
-    before, witness = fingerprint(live), Witness(live)
+    before, snapshot = fingerprint(live), StateSnapshot(live)
     STRUCTURE[touch](live)
-    witness.mend()
-    witness.mend()
+    snapshot.restore()
+    snapshot.restore()
     assert not difference(before, fingerprint(live))
-    assert witness.touched()
+    assert snapshot.touched()
 
 
 def test_optimizer_state_is_seen() -> None:
     live = model()
     optimizer = adam(live, fused=True)
     optimizer.step()
-    witness = Witness(live, optimizer)
+    snapshot = StateSnapshot(live, optimizer)
     optimizer.step()
-    assert any("exp_avg" in line for line in witness.touched())
+    assert any("exp_avg" in line for line in snapshot.touched())
 
 
 def test_looking_is_cheap_and_changes_nothing() -> None:
     live = model()
     before = fingerprint(live)
-    Witness(live).touched()
+    StateSnapshot(live).touched()
     assert not difference(before, fingerprint(live))
 
 

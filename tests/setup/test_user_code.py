@@ -66,6 +66,17 @@ def test_a_library_of_models_is_part_of_the_program() -> None:
     assert is_library_file(arrays) and not is_program_file(arrays)
 
 
+def test_what_pip_put_into_a_folder_is_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install --target` leaves a list of its files; what lies beside them is the user's."""
+    (tmp_path / "models-1.0.dist-info").mkdir()
+    (tmp_path / "models-1.0.dist-info" / "RECORD").write_text(
+        "models/net.py,sha256=,10\nmodels-1.0.dist-info/RECORD,,\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert is_library_file(str(tmp_path / "models" / "net.py"))
+    assert not is_library_file(str(tmp_path / "train.py"))
+
+
 BAD_INPUT = BadInput("a list", where="model", expected="a module", do="pass one")
 
 

@@ -163,7 +163,7 @@ def _run_all(
                 compare(f"{spec.name} with {fault} at poll {at} of {total}")
         session._evidence = kept
         loud = [note for note in session.journal.notes if note.startswith("ATTENTION")]
-        for note in loud[told:]:  # what had to be mended is a difference, too
+        for note in loud[told:]:  # what had to be restored is a difference, too
             tally.differences.append(f"{spec.name} · {note}")
         told = len(loud)
 

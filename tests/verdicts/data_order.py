@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nbdebug.checks.data.collate_mixes_samples import CollatedOrder
 from nbdebug.checks.data.destructive_augmentation import Augmentation
 from nbdebug.checks.data.stream_not_split import StreamParts
 from nbdebug.checks.data.worker_rng_duplicates import Workers
@@ -177,3 +178,13 @@ table.row("another part", "silent", StreamParts(2, 16, 16, 0))
 table.row("some are equal", "silent", StreamParts(2, 16, 16, 15))
 table.row("an empty part", "silent", StreamParts(2, 0, 0, 0))
 table.pair("least", lambda distinct: StreamParts(2, 4, distinct, 4), {4: "bug", 3: "silent"})
+
+table = Table("collate-mixes-samples")
+table.row("all as it was", "silent", minimal(CollatedOrder, samples=8))
+table.row("scaled by the batch", "suspect", minimal(CollatedOrder, samples=8, scaled="batch[0]"))
+table.row("a random forward pass", "silent", minimal(CollatedOrder, samples=8, moved=0.5, noise=0.1))
+table.pair("moved", lambda moved: minimal(CollatedOrder, samples=8, moved=moved), {0.06: "bug", 0.04: "silent"})
+table.pair("noises", lambda n: minimal(CollatedOrder, samples=8, moved=0.1, noise=0.1 / n), {11: "bug", 9: "silent"})
+table.pair(
+    "exchanged", lambda n: minimal(CollatedOrder, samples=8, exchanged=n, target="batch[1]"), {2: "bug", 1: "silent"}
+)

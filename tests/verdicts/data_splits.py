@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nbdebug.checks.data.dense_targets_misaligned import DenseAlignment, MovedFit
 from nbdebug.checks.data.split_leakage import SplitPair, Splits
 from nbdebug.checks.data.split_shift import Shift, Shifts
 from nbdebug.evidence.first_pass import FirstPass
+from nbdebug.evidence.joint_draws import JointDraws
 from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.experiments.split_codes import Recoding
 from nbdebug.experiments.split_fits import SplitFit
 from nbdebug.experiments.task import Task
 from tests.verdicts.table import Table, minimal
@@ -65,6 +68,9 @@ table.row("as good as on training samples", "silent", fitted(skill=0.8, renamed=
 table.row("targets on another scale", "bug", fitted(rescaled=0.8, names=()))
 table.row("turned images", "bug", fitted(moved=0.8, moved_how="flipped upside down", names=()))
 table.row("columns of a table", "bug", fitted(moved=0.8, moved_how="4 columns in another order", names=()))
+CODES = Recoding(0.8, (("batch[0]", 2, ((0, 1), (1, 0))),))
+table.row("categories under other codes", "bug", fitted(recoding=CODES, names=()))
+table.row("codes that help too little", "silent", fitted(recoding=replace(CODES, skill=0.3), names=()))
 table.row("the names of the classes as they are", "silent", fitted(renamed=0.8, names=()))
 table.pair("learned", lambda s: fitted(held_out=s, renamed=s), {0.41: "bug", 0.39: "silent"})
 table.pair("lost", lambda s: fitted(skill=s, renamed=0.8), {0.39: "bug", 0.41: "silent"})
@@ -101,10 +107,26 @@ def misaligned(z: float = 10.0, gain: float = 0.3, wins: float = 0.0, fit: float
     return DenseAlignment("batch[1]", 48, fit, 5.0, (flip,))
 
 
+def drawn(apart: int = 20, samples: int = 10, *, placed: float | None = None, dense: bool = True) -> JointDraws:
+    """Return 50 pairs of draws, of which so many images and targets moved apart."""
+    return JointDraws("batch[1]", dense, 50, apart, samples, "flipped left to right", "not moved", "boxes", placed)
+
+
+def boxes(placed: float) -> JointDraws:
+    """Return boxes that stay where they are while their images are flipped."""
+    return drawn(placed=placed, dense=False)
+
+
 table = Table("dense-targets-misaligned")
-table.row("aligned", "silent", misaligned(z=-10.0, gain=-0.3, fit=0.5))
-table.row("flipped", "suspect", misaligned())
-table.row("half of the images flipped", "suspect", misaligned(z=0.0, gain=0.0, wins=0.5))
-table.pair("sigmas", lambda z: misaligned(z=z), {4.4: "suspect", 3.6: "silent"})
-table.pair("gain", lambda gain: misaligned(gain=gain), {0.055: "suspect", 0.045: "silent"})
-table.pair("wins", lambda wins: misaligned(z=0.0, gain=0.0, wins=wins), {0.22: "suspect", 0.18: "silent"})
+table.row("neither dense nor drawn again", "not applicable", None, None)
+table.row("aligned", "silent", misaligned(z=-10.0, gain=-0.3, fit=0.5), None)
+table.row("flipped", "suspect", misaligned(), None)
+table.row("half of the images flipped", "suspect", misaligned(z=0.0, gain=0.0, wins=0.5), None)
+table.pair("sigmas", lambda z: (misaligned(z=z), None), {4.4: "suspect", 3.6: "silent"})
+table.pair("gain", lambda gain: (misaligned(gain=gain), None), {0.055: "suspect", 0.045: "silent"})
+table.pair("wins", lambda wins: (misaligned(z=0.0, gain=0.0, wins=wins), None), {0.22: "suspect", 0.18: "silent"})
+table.row("moved together", "silent", None, drawn(0, 0))
+table.row("keypoints mirrored, images not", "suspect", None, drawn(dense=False))
+table.pair("apart", lambda apart: (None, drawn(apart)), {11: "suspect", 9: "silent"})
+table.pair("samples", lambda count: (None, drawn(samples=count)), {3: "suspect", 2: "silent"})
+table.pair("placed", lambda z: (None, boxes(z)), {5.5: "suspect", 4.5: "silent"})

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from nbdebug.checks.data.edges_not_offset import JoinedGraphs
 from nbdebug.checks.data.incompatible_target_shape import TargetAlignment
 from nbdebug.checks.data.labels_unrelated_to_inputs import OwnRelation
-from nbdebug.checks.data.target_leaks_into_inputs import ColumnLeak
 from nbdebug.checks.data.unscaled_targets import TargetReach
 from nbdebug.evidence.baselines import Baselines
+from nbdebug.evidence.column_drop import ColumnDrop, ColumnDrops
+from nbdebug.evidence.column_leak import ColumnLeak
 from nbdebug.evidence.first_layer_inputs import FirstLayer, FirstWeights
 from nbdebug.evidence.image_layout import ImageLayout
 from nbdebug.evidence.loss_operands import LossOperands
@@ -55,6 +57,11 @@ def reread(gain: float = 0.3, wins: float = 1.0) -> FirstWeights:
     return images(other="height, width, channels", gain=gain, wins=wins)
 
 
+def noisy(gain: float = 0.85, wins: float = 1.0, count: int = 64) -> FirstWeights:
+    """Return noisy pictures that another reading makes a little smoother along both sides."""
+    return layer(layout=ImageLayout((3, 32, 32), count, (1.0, 1.0, 1.0), (0.5, 0.5, 0.5), "last", gain, wins, gain))
+
+
 def channels_last(height: float = 0.4, width: float = 0.4, shape: tuple[int, int, int] = (32, 32, 3)) -> FirstWeights:
     """Return pictures whose first two axes are so smooth."""
     return images(shape, smooth=(height, width, 1.0))
@@ -66,6 +73,10 @@ table.row("channels first", "silent", images(smooth=(1.0, 0.3, 0.3), ordered=(0.
 table.row("one channel, last", "suspect", images((32, 32, 1), smooth=(0.3, 0.3, 1.0)))
 table.pair("gain", reread, {0.69: "bug", 0.71: "silent"})
 table.pair("wins", lambda wins: reread(wins=wins), {0.91: "bug", 0.89: "silent"})
+table.row("noisy, and smoother along one side", "silent", images(other="last", gain=0.85, wins=1.0, sides=1.0))
+table.pair("noisy", noisy, {0.91: "bug", 0.93: "silent"})
+table.pair("always", lambda wins: noisy(wins=wins), {0.96: "bug", 0.94: "silent"})
+table.pair("pictures", lambda count: noisy(count=count), {32: "bug", 31: "silent"})
 table.pair("smooth", lambda value: channels_last(value, value), {0.89: "bug", 0.91: "silent"})
 table.pair("even", lambda times: channels_last(0.4 * times), {1.9: "bug", 2.1: "silent"})
 table.pair("channels", lambda count: channels_last(shape=(32, 32, count)), {4: "bug", 5: "silent"})
@@ -123,13 +134,22 @@ def leak(alone: float = 0.99, others: float | None = 0.5, p: float = 0.0, exact:
     return minimal(ColumnLeak, columns=("x0",), alone=alone, others=others, others_p=p, exact=exact, width=10)
 
 
+def fallen(held_out: float = 0.1, p: float = 0.0, others: float = 0.4) -> tuple[ColumnLeak, ColumnDrops]:
+    """Return a column that predicts training samples, and less of a split, beside others that predict both."""
+    drop = ColumnDrop("x0", "val_loader", 0.6, held_out, p, 0.4, others)
+    return leak(0.5, None), ColumnDrops((drop,))
+
+
 table = Table("target-leaks-into-inputs")
-table.row("no column goes far", "silent", leak(0.5, None))
-table.row("a copy of the target", "bug", leak(1.0, 0.99, exact=True))
-table.pair("alone", leak, {0.985: "suspect", 0.975: "silent"})
-table.pair("gap", lambda gap: leak(0.99, 0.99 - gap), {0.11: "suspect", 0.09: "silent"})
-table.pair("others", lambda others: leak(others=others), {0.11: "suspect", 0.09: "note"})
-table.pair("others_p", lambda p: leak(p=p), {0.9e-4: "suspect", 1.1e-4: "note"})
+table.row("no column goes far", "silent", leak(0.5, None), None)
+table.row("a copy of the target", "bug", leak(1.0, 0.99, exact=True), None)
+table.pair("alone", lambda alone: (leak(alone), None), {0.985: "suspect", 0.975: "silent"})
+table.pair("gap", lambda gap: (leak(0.99, 0.99 - gap), None), {0.11: "suspect", 0.09: "silent"})
+table.pair("others", lambda others: (leak(others=others), None), {0.11: "suspect", 0.09: "note"})
+table.pair("others_p", lambda p: (leak(p=p), None), {0.9e-4: "suspect", 1.1e-4: "note"})
+table.pair("lost", lambda part: fallen(0.6 * part), {0.49: "suspect", 0.51: "silent"})
+table.pair("lost_p", lambda p: fallen(p=p), {0.9e-6: "suspect", 1.1e-6: "silent"})
+table.pair("kept", lambda part: fallen(others=0.4 * part), {0.61: "suspect", 0.59: "silent"})
 
 
 def simple(p: float = 0.5, **facts: Any) -> Baselines:
@@ -139,14 +159,14 @@ def simple(p: float = 0.5, **facts: Any) -> Baselines:
 
 def own(p: float = 0.5, count: int = 1000, **facts: Any) -> OwnRelation:
     """Return the model, trained on so many samples."""
-    return minimal(OwnRelation, p=p, trained_on=count, **{"by_heart": True, **facts})
+    return minimal(OwnRelation, p=p, trained_on=count, **{"overfitted": True, **facts})
 
 
 table = Table("labels-unrelated-to-inputs")
 table.row("neither can be evaluated", "not applicable", None, None)
 table.row("only simple models, which find none", "not applicable", simple(), None)
 table.row("only the model finds one", "silent", simple(), own(0.0))
-table.row("the model was stopped early", "note", simple(), own(by_heart=False))
+table.row("the model was stopped early", "note", simple(), own(overfitted=False))
 table.pair("p_value", lambda p: (simple(p), own()), {0.011: "suspect", 0.009: "silent"})
 table.pair("samples", lambda count: (simple(), own(count=count)), {120: "suspect", 119: "note"})
 table.pair("surely", lambda p: (simple(held_out=p), own()), {0.0029: "bug", 0.0031: "suspect"})
@@ -181,3 +201,15 @@ table.pair("alpha", lambda count: noisy(count, 2 * count), {74: "suspect", 73: "
 table.pair("gain", lambda gain: noisy(gain=gain), {0.31: "suspect", 0.29: "silent"})
 table.pair("flat", lambda rest: noisy(150, rest), {480: "suspect", 505: "silent"})
 table.pair("samples", lambda count: noisy(20, 20, count), {100: "suspect", 99: "not applicable"})
+
+
+def graphs(highest: int = 8, empty: int = 14) -> JoinedGraphs:
+    """Return a batch of 16 graphs with at most 9 nodes."""
+    return JoinedGraphs("edges", 16, 112, 9, highest, empty)
+
+
+table = Table("edges-not-offset")
+table.row("not shifted", "bug", graphs())
+table.row("shifted", "silent", graphs(111, 0))
+table.row("few graphs with edges", "silent", graphs(111, 14))
+table.pair("empty", lambda share: graphs(empty=round(16 * share)), {0.56: "bug", 0.5: "silent"})

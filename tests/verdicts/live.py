@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.evidence.moving_buffers import MovingBuffers
 from nbdebug.evidence.ranks import Ranks
 from nbdebug.evidence.recorded.loss_course import LossCourse
 from nbdebug.evidence.recorded.values import FirstBadValue, PredictionChanges
 from nbdebug.evidence.recorded.weights import WeightGrowth
+from nbdebug.setup.distributed.rank_facts import RankFacts, TensorPrint
 from tests.verdicts.table import Table, minimal
 
 

@@ -101,11 +101,11 @@ table.pair("nearly_all", lambda count: units(bounded=True, saturated=count), {81
 
 def dropout(share: float, error: float = 0.001, is_source: bool = True) -> DropoutShares:
     """Return one place that drops this share of its values."""
-    return DropoutShares((DroppedShare("drop", share, error, is_source),), 1)
+    return DropoutShares((DroppedShare("drop", share, error, is_source),))
 
 
 table = Table("excessive-dropout")
-table.row("nothing dropped", "silent", DropoutShares((), 3))
+table.row("nothing dropped", "silent", DropoutShares(()))
 table.row("half dropped", "silent", dropout(0.5))
 table.row("dropped before", "silent", dropout(0.95, is_source=False))
 table.pair("share", dropout, {0.79: "suspect", 0.77: "silent"})
@@ -160,12 +160,12 @@ def symmetry(before: int = 1, after: int = 1, count: int = 10, is_zero: bool = F
     layer = minimal(
         SymmetricLayer, path="0", units=count, distinct_before=before, distinct_after=after, is_zero=is_zero
     )
-    return StepSymmetry((layer,), 1, 5), None
+    return StepSymmetry((layer,), 5), None
 
 
 HEAD = InitialWeights((minimal(WeightFacts, path="0", is_head=True),), True, "")
 table = Table("symmetric-initialization")
-table.row("all units differ", "silent", StepSymmetry((), 3, 5), None)
+table.row("all units differ", "silent", StepSymmetry((), 5), None)
 table.row("zeros that soon differ", "silent", *symmetry(after=10, is_zero=True))
 table.row("a last layer that soon differs", "silent", symmetry(after=10)[0], HEAD)
 table.row("all units alike", "bug", *symmetry())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nbdebug.evidence.flow_likelihood import FlowLikelihood
 from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.evidence.loss_response import HeadResponse, LossResponse
 from nbdebug.experiments.divergences import Divergence
@@ -59,13 +60,18 @@ table.row("nothing keeps them in 0 to 1", "suspect", loss("probabilities", seen_
 table.pair("slack", lambda low: loss("probabilities", seen_low=-low, **SQUASHED), {1.1e-6: "bug", 0.9e-6: "silent"})
 
 table = Table("loss-sign-flipped")
-table.row("no direction", "not applicable", loss("softmax"))
-table.row("toward the targets", "silent", loss("softmax", toward=1.0, target=LABELS, is_compared=True))
-table.row("away, as assumed", "suspect", loss("softmax", True, toward=0.0, target=LABELS, is_compared=True))
+table.row("no direction", "not applicable", loss("softmax"), None)
+table.row("toward the targets", "silent", loss("softmax", toward=1.0, target=LABELS, is_compared=True), None)
+table.row("away, as assumed", "suspect", loss("softmax", True, toward=0.0, target=LABELS, is_compared=True), None)
 table.pair(
     "toward",
-    lambda share: loss("softmax", toward=share, target=LABELS, is_compared=True),
+    lambda share: (loss("softmax", toward=share, target=LABELS, is_compared=True), None),
     {0.04: "bug", 0.06: "silent"},
+)
+table.pair(
+    "likelihood",
+    lambda r: (None, FlowLikelihood(1.0, r, True, 4, "compute_loss")),
+    {0.985: "bug", 0.975: "not applicable"},
 )
 
 table = Table("probabilities-into-nll")

@@ -11,6 +11,7 @@ from nbdebug.checks.loss.loss_unbounded_below import LossRay
 from nbdebug.checks.loss.representation_collapse import CollapseFacts
 from nbdebug.checks.loss.targets_drawn_at_random import TargetOrigin
 from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.evidence.repeated_reads import Rereading
 from nbdebug.experiments.constant_terms import ConstantTerm
 from nbdebug.experiments.index_masks import IndexMask
 from nbdebug.experiments.normalized_axes import NormalizedAxis
@@ -50,14 +51,21 @@ def origin(variation: float = 1.25, name: str = "mse_loss", **facts: Any) -> Tar
     return minimal(TargetOrigin, loss_name=name, variation=variation, **known)
 
 
+def reread(alone: int, *, is_apart: bool = True) -> tuple[TargetOrigin, Rereading]:
+    """Return so many of a hundred samples that have another target for the same input."""
+    return origin(is_drawn=False, is_apart=is_apart), minimal(Rereading, read=100, target_alone=alone)
+
+
 table = Table("targets-drawn-at-random")
-table.row("noise", "bug", origin())
-table.row("noise, compared by hand", "suspect", origin(name="sub"))
-table.row("noise that was added to the input", "silent", origin(is_seen=True))
-table.row("data", "silent", origin(is_drawn=False))
-table.row("distributions", "silent", origin(is_sorted=True))
-table.pair("variation", origin, {0.55: "bug", 0.45: "silent"})
-table.pair("added", lambda noise: origin(is_drawn=False, added=noise), {0.11: "suspect", 0.09: "silent"})
+table.row("noise", "bug", origin(), None)
+table.row("noise, compared by hand", "suspect", origin(name="sub"), None)
+table.row("noise that was added to the input", "silent", origin(is_seen=True), None)
+table.row("data", "silent", origin(is_drawn=False), None)
+table.row("distributions", "silent", origin(is_sorted=True), None)
+table.row("noise of the batch, which the model reads", "silent", *reread(100, is_apart=False))
+table.pair("variation", lambda size: (origin(size), None), {0.55: "bug", 0.45: "silent"})
+table.pair("added", lambda noise: (origin(is_drawn=False, added=noise), None), {0.11: "suspect", 0.09: "silent"})
+table.pair("alone", lambda share: reread(round(100 * share)), {0.26: "suspect", 0.24: "silent"})
 
 
 def reordered(change: float) -> ReorderedLoss:

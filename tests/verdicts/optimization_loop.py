@@ -23,6 +23,7 @@ table = Table("accumulated-gradients")
 table.row("a step that fails", "not applicable", loop(error="ValueError: no"), None)
 table.row("clean gradients", "silent", loop(), None)
 table.row("a second optimizer", "bug", loop(), events(used("opt_d", stale=5)))
+table.row("gradients of an attack", "suspect", loop(), events(used("opt", probed=6)))
 table.pair("share", lambda dirty: (loop(dirty=dirty), None), {10: "bug", 9: "silent"})
 
 table = Table("step-never-taken")
@@ -73,12 +74,12 @@ table.pair("varied", lambda norm: scaled(1e-4 * norm, norm, now=0.1), {1.04: "su
 def schedule(low_at: int = 30, low: float = 0.0, count: int = 200, places: bool = False) -> Schedule:
     """Return rates of 1 that fall to a low one at some step."""
     rates = (1.0,) * low_at + (low,) * (count - low_at)
-    return Schedule("StepLR", rates, None, places=tuple(range(count)) if places else ())
+    return Schedule("StepLR", rates, places=tuple(range(count)) if places else ())
 
 
 table = Table("schedule-reaches-zero")
 table.row("constant", "silent", schedule(low=1.0))
-table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50, None))
+table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50))
 table.pair("nothing", lambda low: schedule(low=low), {0.9e-4: "suspect", 1.1e-4: "silent"})
 table.pair("within", schedule, {50: "suspect", 51: "silent"})
 table.pair("wasted", lambda count: schedule(9, count=10 + count, places=True), {50: "suspect", 49: "silent"})

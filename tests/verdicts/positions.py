@@ -8,8 +8,12 @@ from nbdebug.checks.passes.cached_decoding_differs import CachedDecoding
 from nbdebug.checks.passes.masked_model_is_causal import ContextSides
 from nbdebug.checks.passes.visible_tokens_predicted import MaskedTokens
 from nbdebug.evidence.attention_scores import AttentionFacts, AttentionScores
+from nbdebug.evidence.hidden_inputs import HiddenInputs
 from nbdebug.evidence.order_response import OrderResponse
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
+from nbdebug.evidence.recorded_structure import RecordedStructure
+from nbdebug.experiments.constant_weights import ConstantWeight
+from nbdebug.experiments.masked_values import MaskedValues
 from tests.verdicts.table import Table, minimal
 
 
@@ -61,16 +65,23 @@ def attention(**facts: Any) -> AttentionScores:
 
 
 table = Table("attention-over-wrong-dim")
-table.row("over the keys", "silent", attention(axis=-1, is_contracted=True))
-table.row("over the queries", "suspect", attention(axis=-2, is_contracted=False))
-table.row("not to be followed", "silent", attention(axis=-1, is_contracted=None))
+table.row("nothing recorded", "not applicable", None, None)
+table.row("over the keys", "silent", attention(axis=-1, is_contracted=True), None)
+table.row("over the queries", "suspect", attention(axis=-2, is_contracted=False), None)
+table.row("not to be followed", "silent", attention(axis=-1, is_contracted=None), None)
+table.row("no weights of one", "silent", None, RecordedStructure())
+table.row("over one value", "bug", None, RecordedStructure((ConstantWeight("pool", (16, 9, 1), 2, 1),)))
 
 table = Table("inverted-attention-mask")
-table.row("padding is hidden", "silent", attention(words_seen=1.0, padding_seen=0.0))
-table.row("nothing is hidden", "silent", attention(words_seen=1.0, padding_seen=1.0))
-table.row("no padding", "silent", attention())
-table.row("words are hidden", "bug", attention(words_seen=0.0, padding_seen=1.0))
-table.pair("seen", lambda share: attention(words_seen=0.0, padding_seen=share), {0.99: "bug", 0.97: "silent"})
+table.row("neither attention nor padding", "not applicable", None, RecordedStructure())
+table.row("padding is hidden", "silent", attention(words_seen=1.0, padding_seen=0.0), None)
+table.row("nothing is hidden", "silent", attention(words_seen=1.0, padding_seen=1.0), None)
+table.row("no padding", "silent", attention(), None)
+table.row("words are hidden", "bug", attention(words_seen=0.0, padding_seen=1.0), None)
+zeroed = MaskedValues("ids", "mul", "positions", 0.0, 1.0)
+table.row("padding, and no mask", "silent", None, RecordedStructure(padded=("ids",)))
+table.row("words are set to zero", "bug", None, RecordedStructure((), zeroed, ("ids",)))
+table.pair("seen", lambda share: (attention(words_seen=0.0, padding_seen=share), None), {0.99: "bug", 0.97: "silent"})
 
 table = Table("unscaled-attention")
 table.row("scaled", "silent", attention(is_scaled=True, spread=5.0, effective=0.1))
@@ -86,11 +97,18 @@ def masked(visible: float, uncounted: float) -> MaskedTokens:
 
 
 table = Table("visible-tokens-predicted")
-table.row("masked tokens count", "silent", masked(0.0, 0.0))
-table.row("all tokens count", "silent", masked(0.75, 0.0))
-table.row("visible tokens count", "suspect", masked(1.0, 1.0))
-table.pair("visible", lambda share: masked(share, 0.75), {0.51: "suspect", 0.49: "silent"})
-table.pair("uncounted", lambda share: masked(0.75, share), {0.21: "suspect", 0.19: "silent"})
+table.row("nothing is hidden", "not applicable", None, None)
+table.row("masked tokens count", "silent", masked(0.0, 0.0), None)
+table.row("all tokens count", "silent", masked(0.75, 0.0), None)
+table.row("visible tokens count", "suspect", masked(1.0, 1.0), None)
+table.row("hidden patches count", "silent", None, HiddenInputs("image", 0.75, 1.0, 1.0, 0.0))
+table.row("all patches count", "silent", None, HiddenInputs("image", 0.75, 1.0, 1.0, 0.25))
+table.row("visible patches count", "suspect", None, HiddenInputs("image", 0.75, 1.0, 0.0, 1.0))
+table.pair("visible", lambda share: (masked(share, 0.75), None), {0.51: "suspect", 0.49: "silent"})
+table.pair("uncounted", lambda share: (masked(0.75, share), None), {0.21: "suspect", 0.19: "silent"})
+table.pair(
+    "compared", lambda share: (None, HiddenInputs("image", 0.5, share, 0.0, 1.0)), {0.91: "suspect", 0.89: "silent"}
+)
 
 
 def decoded(change: float, noise: float = 0.0) -> CachedDecoding:

@@ -13,9 +13,9 @@ import torch
 import nbdebug
 from nbdebug.core.registry import registry
 from nbdebug.evidence.recording import Recording
-from nbdebug.integrations.lab.following import Follower, _health
-from nbdebug.recorder.series import Series
+from nbdebug.integrations.lab.channel import Follower, _health
 from nbdebug.views.curve_data import thinned
+from nbdebug.watch.recorder.series import Series
 from tests.watch.runs import mlp, train
 
 WORDS = "nothing recorded yet: run the training"

@@ -15,8 +15,8 @@ import nbdebug
 from nbdebug.core.registry import registry
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.series import Series
 from nbdebug.views.curve_data import POINTS, thinned
+from nbdebug.watch.recorder.series import Series
 from tests.trust.fingerprint import difference, fingerprint
 from tests.zoo.tabular import digits
 

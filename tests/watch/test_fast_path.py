@@ -15,8 +15,8 @@ from torch import nn
 
 import nbdebug
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.fast_path import CLOSED, FastPath
 from nbdebug.watch import Live
+from nbdebug.watch.recorder.fast_path import CLOSED, FastPath
 from tests.watch.runs import batch, mlp, train
 
 Loop = Callable[[nn.Module, Any, Live], None]
@@ -251,7 +251,7 @@ LOOPS: tuple[Loop, ...] = (
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the fast path open after the first steps."""
-    monkeypatch.setattr("nbdebug.recorder.passes.ALL_AT_FIRST", 2)
+    monkeypatch.setattr("nbdebug.watch.recorder.passes.ALL_AT_FIRST", 2)
 
 
 def recorded(loop: Loop, *, watched_all: bool = False) -> tuple[Recording, list[int]]:
@@ -302,7 +302,7 @@ def test_every_optimizer_may_be_followed() -> None:
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("early", [2, 64])
 def test_an_export_is_no_pass(early: int, strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nbdebug.recorder.passes.ALL_AT_FIRST", early)
+    monkeypatch.setattr("nbdebug.watch.recorder.passes.ALL_AT_FIRST", early)
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     with nbdebug.watch(model, optimizer, every=10**9) as live:

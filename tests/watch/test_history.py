@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from nbdebug.recorder.history import FEW, Track, Waterfall, capacity_for
-from nbdebug.recorder.series import Series
+from nbdebug.watch.recorder.history import FEW, Track, Waterfall, capacity_for
+from nbdebug.watch.recorder.series import Series
 
 
 def filled(values: np.ndarray, chunk: int = 1000) -> Track:

@@ -160,7 +160,7 @@ def test_it_backs_off_when_its_share_exceeds_the_budget() -> None:
 
 
 def test_it_works_with_the_package_imported_first() -> None:
-    code = "import nbdebug.recorder.history, nbdebug, torch; m = torch.nn.Linear(2, 1); print(nbdebug.watch(m).step)"
+    code = "import nbdebug.watch.run, nbdebug, torch; m = torch.nn.Linear(2, 1); print(nbdebug.watch(m).step)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, env=os.environ)
     assert done.stdout.strip() == "0", done.stderr
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import nbdebug
-from nbdebug.recorder.store import MOST_NAMES, PENDING
+from nbdebug.watch.recorder.store import MOST_NAMES, PENDING
 from tests.watch.runs import batch, mlp, train, watched
 
 

@@ -17,7 +17,7 @@ from tests.watch.runs import batch, mlp, train
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the short way open after the first steps, and take a recorder that switches itself off for an error."""
-    monkeypatch.setattr("nbdebug.recorder.passes.ALL_AT_FIRST", 2)
+    monkeypatch.setattr("nbdebug.watch.recorder.passes.ALL_AT_FIRST", 2)
     warnings.simplefilter("error", RuntimeWarning)
 
 
@@ -263,7 +263,7 @@ def test_a_watch_that_ends_within_a_step_does_not_disturb_it(by: str, monkeypatc
         optimizer.register_step_post_hook(lambda *_: live.stop() if live.step == 5 else None)
         optimizer.register_step_post_hook(lambda *_: called.append(by))
     if by == "listener":
-        monkeypatch.setattr("nbdebug.recorder.recorder.HEARD", 0.0)
+        monkeypatch.setattr("nbdebug.watch.recorder.recorder.HEARD", 0.0)
         live.subscribe(lambda run: run.stop())
     if by == "failure":
         monkeypatch.setattr(live._recorder.rates, "note", lambda rates: 1 / 0)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from nbdebug.recorder.memory import Memory
-from nbdebug.recorder.sampling import Gather
-from nbdebug.recorder.weights import WeightViews
+from nbdebug.watch.recorder.memory import Memory
+from nbdebug.watch.recorder.sampling import Gather
+from nbdebug.watch.recorder.weights import WeightViews
 from tests.watch.runs import mlp, watched
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.distributed.rank_facts import RankFacts, TensorPrint
+from nbdebug.setup.distributed.rank_facts import RankFacts, TensorPrint
 from nbdebug.watch.reading import SCHEMA
 from nbdebug.watch.saving import curves, save
 from tests.watch.runs import watched

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import nbdebug
-from nbdebug.recorder.recorder import Recorder
-from nbdebug.recorder.sample import Sample
-from nbdebug.recorder.targets import target_of
+from nbdebug.watch.recorder.recorder import Recorder
+from nbdebug.watch.recorder.sample import Sample
+from nbdebug.watch.recorder.targets import target_of
 from tests.watch.runs import mlp, train
 
 METRICS = 20

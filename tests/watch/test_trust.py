@@ -89,7 +89,7 @@ def run(kind: str, watch: bool, every: int | None) -> tuple[dict[str, torch.Tens
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_training_is_bit_identical(kind: str, every: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "nbdebug.recorder.passes.ALL_AT_FIRST", 2 if every == 10**9 else 64
+        "nbdebug.watch.recorder.passes.ALL_AT_FIRST", 2 if every == 10**9 else 64
     )  # the short way is soon open
     bare, watched = run(kind, False, None), run(kind, True, every)
     for name, value in bare[0].items():
@@ -169,7 +169,7 @@ def test_nothing_is_left_behind(given: bool, how: str) -> None:
 @pytest.mark.parametrize("every", [1, 10**9], ids=["everything", "nothing"])
 def test_tensors_that_the_user_holds_are_as_they_were(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No hook stays on the last output, and all memory may be resized as before."""
-    monkeypatch.setattr("nbdebug.recorder.passes.ALL_AT_FIRST", 2)
+    monkeypatch.setattr("nbdebug.watch.recorder.passes.ALL_AT_FIRST", 2)
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
     outputs = []

@@ -10,7 +10,7 @@ import pytest
 import nbdebug
 from nbdebug.widgets import bisecting
 from nbdebug.widgets.for_assistant import MOST_COPIED, copy_for_assistant
-from tests.bisection.pairs import digits
+from tests.engine.bisection.pairs import digits
 from tests.trust.fingerprint import difference, fingerprint
 
 

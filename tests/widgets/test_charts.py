@@ -140,7 +140,7 @@ def test_zoom_is_switched_on_and_taken_back() -> None:
 def test_bars_out_of_the_band_are_marked_not_by_color_alone() -> None:
     widget = chart_widget(Bars(("low", "fine", "fine", "bad"), (0.1, 1.0, 1.1, math.nan), band=(0.5, 2.0)))
     (mark,) = figure_of(widget).marks
-    assert list(mark.x) == ["! bad (NaN)", "fine", "fine (2)", "! low"]
+    assert list(mark.x) == ["! bad  NaN", "fine  1.1", "fine  1", "! low  0.1"]
     assert mark.colors == [VERMILION, BLUE, BLUE, VERMILION]
     assert np.isfinite(mark.y).all()
     widget.close()

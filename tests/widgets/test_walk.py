@@ -34,11 +34,12 @@ def probes_of(wizard: Any, act: Any) -> list[str]:
 
 
 def test_the_first_screen_says_what_was_understood() -> None:
-    wizard = nbdebug.wizard(loops.mlp(), digits())
+    wizard = nbdebug.wizard(loops.mlp(), digits(), time_limit=60)
     face = wizard.face
     assert face.screen == "start" and not wizard.report.results
-    assert "8,970 parameters" in face.chips.value and "Adam, lr 0.0003 (assumed)" in face.more_chips.value
-    assert "64×64 → 64" in face.more_chips.value
+    assert "8,970 parameters" in face.chips.value and face.optimizer.options[0] == ("Adam, lr 0.0003 (assumed)", "")
+    assert face.layout.options[0] == ("64×64 → 64", "") and "target: batch[1]" in face.layout.tooltip
+    assert "for at most about 60 s" in face.plan.value
     assert face.task.options[0] == ("10 classes", "") and face.loss.options[0] == ("CrossEntropyLoss", "")
     assert "logits of 10 classes" in face.loss.tooltip
     assert face.batch.value.count("<figure>") == 16 and "values 0 … 1, float32" in face.batch.value
@@ -56,6 +57,43 @@ def test_loss_and_task_are_corrected_in_their_place() -> None:
     assert wizard.face.loss.options[0] == ("NLLLoss", "")
     wizard.face.task.value = "classification"
     assert isinstance(wizard.session.setup.loss_fn, nn.CrossEntropyLoss)
+    wizard.close()
+
+
+def test_optimizer_and_batch_are_corrected_in_their_place() -> None:
+    """Another optimizer is made for the copy only; another target is read from the same batches."""
+    x = torch.randn(256, 8)
+    data = DataLoader(TensorDataset(x, x.flip(1)), 32)
+    model = nn.Linear(8, 8)
+    before = [p.detach().clone() for p in model.parameters()]
+    wizard = nbdebug.wizard(model, data)
+    wizard.face.tree.selected = "one-pass"
+    wizard.face.run_step.click()
+    wait(wizard)
+    wizard.face.optimizer.value = "SGD, lr 0.1"
+    assert type(wizard.session.setup.optimizer) is torch.optim.SGD and state_of(wizard, "one-pass") == "stale"
+    assert wizard.face.optimizer.options[0] == ("SGD, lr 0.1", "")
+    assert [name for name, _ in wizard.face.layout.options][1:] == ["batch[1] → batch[0]", "batch[0], no target"]
+    wizard.face.layout.value = "batch[1] → batch[0]"
+    first = wizard.session.setup.batches(1)[0]
+    assert torch.equal(first.args[0], x[:32].flip(1)) and torch.equal(first.target, x[:32])
+    wizard.face.run_step.click()
+    wait(wizard)
+    assert state_of(wizard, "one-pass") == "clean"
+    wizard.face.loss.value = "L1Loss"  # what was chosen before stays
+    assert torch.equal(wizard.session.setup.batches(1)[0].target, x[:32])
+    assert type(wizard.session.setup.optimizer) is torch.optim.SGD
+    wizard.update(loader=DataLoader(TensorDataset(x, x.flip(1)), 16))
+    assert torch.equal(wizard.session.setup.batches(1)[0].args[0], x[:16])
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    wizard.close()
+
+
+def test_what_reads_a_batch_itself_has_no_other_reading() -> None:
+    wizard = nbdebug.wizard(
+        loops.mlp(), digits(), compute_loss=lambda m, b, f: nn.functional.cross_entropy(m(b[0]), b[1])
+    )
+    assert wizard.face.layout.disabled and wizard.face.loss.disabled and not wizard.face.optimizer.disabled
     wizard.close()
 
 
@@ -155,7 +193,7 @@ def test_a_clean_step_shows_what_it_measured() -> None:
     wizard.face.run_step.click()
     wait(wizard)
     assert state_of(wizard, "first-loss") == "clean"
-    assert "<img" in wizard.face.picture.value and "guess" in wizard.face.picture.value
+    assert "<img" in wizard.face.picture.value and "Initial loss" in wizard.face.picture.value
     wizard.close()
 
 
@@ -177,21 +215,23 @@ def test_tabs_are_made_when_they_are_opened_and_taken_down_with_the_wizard() -> 
 def test_the_loss_of_a_training_is_drawn_while_it_falls() -> None:
     live = LiveLoss()
     live.hear(Event("progress", "x", 0.1, "loading samples"))
-    assert live.picture() == ""
+    assert live.curve() is None
     for step in range(5):
         live.hear(Event("progress", "x", 0.1, f"overfitting one batch · loss {2.3 - step / 10:.4g}"))
-    assert "overfitting one batch" in live.picture() and live.picture() == ""  # not twice within half a second
+    curve = live.curve(2.3)
+    assert curve is not None and [name for name, _, _ in curve.series] == ["overfitting one batch", "chance level 2.3"]
+    assert curve.series[0][2] == (2.3, 2.2, 2.1, 2.0, 1.9) and live.curve() is None  # nothing new since
     live.hear(Event("progress", "x", 0.1, "overfitting two samples · loss nan"))
-    assert live.picture() == ""  # another curve begins
+    assert live.curve() is None  # another curve begins
 
 
 def test_the_curve_is_on_the_screen_of_the_run() -> None:
     wizard = nbdebug.wizard(**softmaxed())
     seen: list[bool] = []
-    wizard.session.journal.subscribe(lambda _: seen.append("loss of " in wizard.face.picture.value))
+    wizard.session.journal.subscribe(lambda _: seen.append("Loss of " in wizard.face.picture.value))
     wizard.face.run_all.click()
     wait(wizard, 300)
-    assert any(seen) and not wizard.pane.live and wizard.face.screen == "verdict"
+    assert any(seen) and wizard.face.screen == "verdict"
     wizard.close()
 
 

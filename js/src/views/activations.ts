@@ -170,7 +170,7 @@ class Activations {
     const layer = this.layers[place];
     this.open = place;
     this.selection.chosen(place);
-    if (layer === undefined) {
+    if (layer === undefined || asObject(this.props.model.get("data")).beside === true) {
       this.detail.replaceChildren();
       return;
     }

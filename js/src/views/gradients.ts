@@ -143,7 +143,7 @@ class Gradients {
   private readonly show = (place: number): void => {
     const parameter = this.shown[place];
     this.selection.chosen(place);
-    if (parameter === undefined) {
+    if (parameter === undefined || asObject(this.props.model.get("data")).beside === true) {
       this.detail.replaceChildren();
       return;
     }

@@ -18,10 +18,9 @@ from nbdebug.charts.static.sheet import (
     WIDTH,
     Sheet,
     below_title,
-    clipped,
     label_width,
 )
-from nbdebug.core.text import figure
+from nbdebug.core.text import clipped, figure
 
 __all__ = ["bar_scale", "bars"]
 

@@ -8,7 +8,8 @@ from matplotlib import colormaps
 from nbdebug.charts import HistogramGrid
 from nbdebug.charts.choice import evenly_spaced
 from nbdebug.charts.static.scales import Scale, tick_label
-from nbdebug.charts.static.sheet import BLUE, INK, RIGHT, WIDTH, Sheet, below_title, clipped, label_width
+from nbdebug.charts.static.sheet import BLUE, INK, RIGHT, VERMILION, WIDTH, Sheet, below_title, label_width
+from nbdebug.core.text import clipped
 
 __all__ = ["histograms"]
 
@@ -29,7 +30,11 @@ def histograms(exhibit: HistogramGrid) -> Sheet:
     sheet = Sheet(bottom + 34 + 16 * len(notes), exhibit.title)
     for index, name in enumerate(names):
         sheet.text(left - 7, top + tall * (index + 1) - (4 if few else 3), name, size, "end")
-    (_ridges if few else _heat)(sheet, _shares([exhibit.counts[i] for i in rows]), left, top, bottom)
+    shares = _shares([exhibit.counts[i] for i in rows])
+    if few:
+        _ridges(sheet, shares, left, top, bottom, exhibit.marked)
+    else:
+        _heat(sheet, shares, left, top, bottom)
     _edges(sheet, exhibit, left, bottom)
     for index, note in enumerate(notes):
         sheet.text(0, bottom + 46 + 16 * index, note, 10.5)
@@ -45,7 +50,7 @@ def _shares(counts: list[tuple[float, ...]]) -> np.ndarray:
     return shares
 
 
-def _ridges(sheet: Sheet, shares: np.ndarray, left: float, top: float, bottom: float) -> None:
+def _ridges(sheet: Sheet, shares: np.ndarray, left: float, top: float, bottom: float, marked: tuple[int, ...]) -> None:
     tall = (bottom - top) / len(shares)
     axes = sheet.plot(left, top, bottom - top, Scale(0, max(shares.shape[1], 1)))
     for row, heights in enumerate(shares):
@@ -53,6 +58,9 @@ def _ridges(sheet: Sheet, shares: np.ndarray, left: float, top: float, bottom: f
         sheet.line((left, WIDTH - RIGHT), (top + floor, top + floor), color=INK, lw=0.6, alpha=0.3)
         sizes = np.where(heights > 0, np.maximum((tall - 7) * heights, 0.6), 0)
         axes.stairs(floor - sizes, baseline=floor, fill=True, color=BLUE, lw=0, clip_on=False)
+        for bin_ in marked:
+            if bin_ < len(sizes):
+                axes.stairs([floor - sizes[bin_]], [bin_, bin_ + 1], baseline=floor, fill=True, color=VERMILION, lw=0)
 
 
 def _heat(sheet: Sheet, shares: np.ndarray, left: float, top: float, bottom: float) -> None:

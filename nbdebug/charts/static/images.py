@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nbdebug.charts import Images
 from nbdebug.charts.pixels import pixels_of
-from nbdebug.charts.static.sheet import WIDTH, Sheet, below_title, clipped
+from nbdebug.charts.static.sheet import WIDTH, Sheet, below_title
+from nbdebug.core.text import clipped
 
 __all__ = ["images"]
 

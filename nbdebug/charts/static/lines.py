@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 
 from nbdebug.charts import Lines
 from nbdebug.charts.static.scales import Scale, scale_over, tick_label
-from nbdebug.charts.static.sheet import COLORS, VERMILION, WIDTH, Sheet, below_title, clipped, width_of
+from nbdebug.charts.static.sheet import COLORS, VERMILION, WIDTH, Sheet, below_title, width_of
 from nbdebug.charts.thinning import thinned
+from nbdebug.core.text import clipped
 
 __all__ = ["lines"]
 

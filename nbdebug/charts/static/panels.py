@@ -8,7 +8,8 @@ import numpy as np
 
 from nbdebug.charts import Panels
 from nbdebug.charts.static.scales import Scale, scale_over, tick_label
-from nbdebug.charts.static.sheet import BLUE, COLORS, GREEN, RIGHT, WIDTH, Sheet, below_title, clipped, width_of
+from nbdebug.charts.static.sheet import BLUE, COLORS, GREEN, RIGHT, WIDTH, Sheet, below_title, width_of
+from nbdebug.core.text import clipped
 
 __all__ = ["panels"]
 

@@ -27,7 +27,6 @@ __all__ = [
     "WIDTH",
     "Sheet",
     "below_title",
-    "clipped",
     "label_width",
     "width_of",
 ]
@@ -135,12 +134,6 @@ def below_title(title: str) -> float:
     """Return where the next thing may stand."""
     lines = _title_lines(title)
     return 16.0 * len(lines) + (10 if lines else 4)
-
-
-def clipped(text: Any, limit: int) -> str:
-    """Keep both ends of a long name, because the parts of a model differ at either."""
-    line = " ".join(clean_text(text).split())
-    return line if len(line) <= limit else f"{line[: limit // 2 - 1]}…{line[-(limit // 2) :]}"
 
 
 def label_width(labels: list[str], size: float = 11.0) -> float:

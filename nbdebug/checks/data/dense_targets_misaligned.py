@@ -1,4 +1,4 @@
-"""Dense targets that fit their images better flipped, turned or shifted."""
+"""Dense or coordinate targets that fit their images better flipped, turned or shifted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nbdebug.core.control import Control
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
+from nbdebug.evidence.joint_draws import JointDraws
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
@@ -23,6 +24,11 @@ BATCHES, MAX_SAMPLES, OTHERS = 3, 48, 3
 MAX_CLASSES, SMALLEST, LARGEST = 6, 8, 64  # classes that are looked at; sizes in pixels, to which images are reduced
 
 Move = Callable[[torch.Tensor], torch.Tensor]
+
+DRAW_ONCE = Remedy(
+    "Draw each augmentation once, for image and target together.",
+    "if torch.rand(()) < 0.5:\n    image, mask = image.flip(-1), mask.flip(-1)",
+)
 
 
 @dataclass(frozen=True)
@@ -161,23 +167,37 @@ def _z(values: np.ndarray) -> float:
 
 @check(basis="statistic", explains=("labels-unrelated-to-inputs", "cannot-overfit-batch", "worse-than-baseline"))
 def dense_targets_misaligned(
-    alignment: DenseAlignment,
+    alignment: DenseAlignment | None,
+    draws: JointDraws | None,
     *,
     sigmas: float = 4.0,  # one in 30,000 by chance, for each of ten moves
     gain: float = 0.05,  # of explained variance; a symmetric scene gains nothing; our choice
     wins: float = 0.2,  # share of samples that fit better by far after the move; random flips give half of them
+    apart: float = 0.2,  # share of the pairs of draws in which image and target moved differently; our choice
+    samples: int = 3,  # in which they did, at least; our choice
+    placed: float = 5.0,  # standard errors by which images show more at the coordinates of their targets; our choice
 ) -> Iterator[Finding]:
-    """Images and their dense targets are not aligned.
+    """Images and their targets (masks, boxes, keypoints) are not aligned.
 
-    nbdebug predicts the pixels of each target from brightness, edges and channels of its image, and of other images,
-    with the target as it is, flipped, turned and shifted. A target that fits its own image better after a move, in all
-    samples or in many of them, was moved without its image.
+    Where samples are augmented at random, nbdebug loads the same ones several times, registers the images with each
+    other, and compares how image and target moved: by the same flip, turn and shift or not. Of targets that stay where
+    they are it first verifies that they are coordinates, by what the images show at these places. And it predicts the
+    pixels of dense targets from brightness, edges and channels of their own and of other images, with the target as it
+    is, flipped, turned and shifted: one that fits better after a move was moved without its image.
 
-    Why it matters: a flip or a crop that is drawn once for the image and once for the mask gives labels of other
+    Why it matters: a flip or a crop that is drawn once for the image and once for the target gives labels of other
     pixels. The model learns a blurred average.
 
     What to try: apply each geometric augmentation to image and target together, with the same random draw.
     """
+    if alignment is None and draws is None:
+        raise NotApplicable("no target has the height and width of the images, or is drawn again as coordinates")
+    meant = draws is not None and (draws.placed is None or draws.placed >= placed)
+    if draws is not None and meant and draws.samples >= samples and draws.apart >= apart * draws.pairs:
+        yield _drawn_apart(draws, apart)
+        return
+    if alignment is None:
+        return
     always = [m for m in alignment.moves if m.z > sigmas and m.gain > gain]
     often = [m for m in alignment.moves if m.wins > wins and m.fit > gain and alignment.fit > 0]
     best = max(always or often, key=lambda m: m.gain if always else m.wins, default=None)
@@ -198,11 +218,29 @@ def dense_targets_misaligned(
             "threshold": sigmas if always else wins,
             "source": "documentation of torchvision.transforms.v2: images and masks are transformed jointly",
         },
-        remedies=(
-            Remedy(
-                "Draw each augmentation once, for image and target together.",
-                "if torch.rand(()) < 0.5:\n    image, mask = image.flip(-1), mask.flip(-1)",
-            ),
-        ),
+        remedies=(DRAW_ONCE,),
         exhibit=Bars(("as it is", best.move), (alignment.fit, best.fit), title="Explained variance"),
+    )
+
+
+def _drawn_apart(draws: JointDraws, threshold: float) -> Finding:
+    meant = (
+        f"; the targets are coordinates ({draws.reading}, z = {draws.placed:.0f})" if draws.placed is not None else ""
+    )
+    return Finding(
+        f"Image and target are augmented apart: in {draws.apart} of {draws.pairs} pairs of draws of the same sample "
+        f"they move differently, mostly the image {draws.image_moves}, the target {draws.target_moves}{meant}.",
+        where=draws.target,
+        severity="suspect",
+        is_contradiction=True,
+        evidence={
+            "pairs of draws": draws.pairs,
+            "pairs that moved apart": draws.apart,
+            "samples with such a pair": draws.samples,
+            "z-score of the places in the images": draws.placed,
+            "threshold": threshold,
+            "source": "documentation of torchvision.transforms.v2: images, masks and boxes are transformed jointly",
+        },
+        remedies=(DRAW_ONCE,),
+        exhibit=Bars(("together", "apart"), (draws.pairs - draws.apart, draws.apart), title="Pairs of draws"),
     )

@@ -28,7 +28,7 @@ __all__ = ["TargetAlignment", "incompatible_target_shape", "target_alignment"]
 class TargetAlignment:
     """Whether each output is compared with the target of its own sample.
 
-    `spill` is the share of a sample's target that pulls at the outputs of other samples, `mended` the same after the
+    `spill` is the share of a sample's target that pulls at the outputs of other samples, `fixed` the same after the
     target was reshaped as `reshape` says ("" where no reshaping helps). `error` is what the loss says to the targets as
     they are, `warning` what PyTorch says about their size.
     """
@@ -38,7 +38,7 @@ class TargetAlignment:
     target_shape: tuple[int, ...]
     spill: float
     reshape: str = ""
-    mended: float = math.nan
+    fixed: float = math.nan
     error: str = ""
     warning: str = ""
     assumed: bool = False
@@ -59,10 +59,10 @@ def target_alignment(sandbox: Sandbox) -> TargetAlignment:
     """Change the target of one sample and find which outputs get its gradient."""
     batch = sandbox.batch().head(SAMPLES)
     found = broadcast_target(sandbox, batch)
-    if found is None or not found.mended < 0.01:
+    if found is None or not found.fixed < 0.01:
         return _by_batch(sandbox, batch)
     name, how = next(iter(batch.targets), ""), "target.view_as(output)"
-    return TargetAlignment(name, found.output_shape, found.target_shape, found.spill, how, found.mended)
+    return TargetAlignment(name, found.output_shape, found.target_shape, found.spill, how, found.fixed)
 
 
 def _by_batch(sandbox: Sandbox, batch: Batch) -> TargetAlignment:
@@ -87,9 +87,9 @@ def _by_batch(sandbox: Sandbox, batch: Batch) -> TargetAlignment:
     )  # fmt: skip
     if output.shape == target.shape or alignment.spill < 0.01:
         return alignment
-    mended = {key: _spill(_reshaped(box, change), path, values) for key, change in _helpful(output, target).items()}
-    best = min(mended, key=lambda key: mended[key], default="")
-    return replace(alignment, reshape=best, mended=mended[best]) if best and mended[best] < 0.01 else alignment
+    fixed = {key: _spill(_reshaped(box, change), path, values) for key, change in _helpful(output, target).items()}
+    best = min(fixed, key=lambda key: fixed[key], default="")
+    return replace(alignment, reshape=best, fixed=fixed[best]) if best and fixed[best] < 0.01 else alignment
 
 
 def _helpful(output: torch.Tensor, target: torch.Tensor) -> dict[str, Reshape]:
@@ -211,10 +211,10 @@ def _of_outputs(alignment: TargetAlignment, spill: float) -> Iterator[Finding]:
     if alignment.reshape and alignment.spill > spill:
         yield Finding(
             f"The loss broadcasts {shapes}: {alignment.spill:.0%} of a target's effect falls on other samples "
-            f"({alignment.mended:.0%} with `{alignment.reshape}`).",
+            f"({alignment.fixed:.0%} with `{alignment.reshape}`).",
             where=alignment.name,
             severity="note" if alignment.assumed else "bug",
-            evidence={**evidence, "pull at others": alignment.spill, "reshaped": alignment.mended, "threshold": spill},
+            evidence={**evidence, "pull at others": alignment.spill, "reshaped": alignment.fixed, "threshold": spill},
             remedies=(
                 Remedy(
                     "Give outputs and targets the same shape.",
@@ -224,7 +224,7 @@ def _of_outputs(alignment: TargetAlignment, spill: float) -> Iterator[Finding]:
             ),
             exhibit=Bars(
                 ("current shapes", alignment.reshape),
-                (alignment.spill, alignment.mended),
+                (alignment.spill, alignment.fixed),
                 title="Effect on other samples",
             ),
         )

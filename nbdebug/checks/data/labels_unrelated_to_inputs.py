@@ -30,7 +30,7 @@ class OwnRelation:
     """Whether the model itself, trained shortly, finds a relation of inputs and targets that holds for unseen samples.
 
     The losses are of held-out samples with their own targets and with those of other samples; `p` is the probability
-    of such a difference by chance. `by_heart` says that the samples trained on fit their own targets much better,
+    of such a difference by chance. `overfitted` says that the samples trained on fit their own targets much better,
     `exhausted` that all steps were taken.
     """
 
@@ -39,7 +39,7 @@ class OwnRelation:
     held_out: int
     first_loss: float
     last_loss: float
-    by_heart: bool
+    overfitted: bool
     exhausted: bool
     held_loss: float
     shuffled_loss: float
@@ -47,11 +47,11 @@ class OwnRelation:
 
 
 SAMPLES = 1200
-TRAINED_ON = 600  # few enough to be learned by heart in some hundred steps, where there is nothing else to learn
+TRAINED_ON = 600  # few enough to be overfitted in some hundred steps, where there is nothing else to learn
 STEPS = 3000
 FEWEST_STEPS = 20
 CHUNK = 8  # held-out samples whose loss is compared as one
-BY_HEART = 0.2  # of the loss: so much better do their own targets fit samples that were learned by heart
+OVERFITTED = 0.2  # of the loss: so much better do their own targets fit samples that were overfitted
 LOOKS = 12  # how often the training is interrupted to see whether the answer is clear
 
 
@@ -86,7 +86,7 @@ def _evidence(sandbox: Sandbox, learned: list[Batch], judged: list[Batch], cours
         held_out=sum(batch.size for batch in judged),
         first_loss=course.losses[0],
         last_loss=float(np.mean(known[0])),
-        by_heart=_is_by_heart(known, (own, other)),
+        overfitted=_is_overfitted(known, (own, other)),
         exhausted=len(course.losses) >= STEPS,
         held_loss=float(np.mean(own)),
         shuffled_loss=float(np.mean(other)),
@@ -117,7 +117,7 @@ def _batches(sandbox: Sandbox, control: Control) -> list[Batch]:
 
 
 def _train(sandbox: Sandbox, learned: list[Batch], judged: list[Batch], course: _Course, control: Control) -> None:
-    """Train until unseen samples are predicted, or those trained on are known by heart, or the steps are over."""
+    """Train until unseen samples are predicted, or those trained on are overfitted, or the steps are over."""
     pause = 3 * len(learned)
     for step in control.as_many(range(STEPS), fewest=FEWEST_STEPS):
         control.progress(0.2 + 0.8 * step / STEPS, "training on some samples to predict others")
@@ -125,17 +125,17 @@ def _train(sandbox: Sandbox, learned: list[Batch], judged: list[Batch], course: 
         if (step + 1) % pause == 0:
             pause = max(pause, (step + 1) // LOOKS // len(learned) * len(learned))
             unseen = _judge(sandbox, judged)
-            if _p_value(*unseen) < 1e-4 or _is_by_heart(_judge(sandbox, learned), unseen):
+            if _p_value(*unseen) < 1e-4 or _is_overfitted(_judge(sandbox, learned), unseen):
                 return
 
 
-def _is_by_heart(known: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray]) -> bool:
+def _is_overfitted(known: tuple[np.ndarray, np.ndarray], unseen: tuple[np.ndarray, np.ndarray]) -> bool:
     """Whether samples fit their own targets much better than those of others, and unseen samples far less so.
 
     What unseen samples share was not learned by heart, even if they are too few to be sure of it yet.
     """
     gap, shared = (float(np.mean(other) - np.mean(own)) for own, other in (known, unseen))
-    much = gap > BY_HEART * max(abs(float(np.mean(known[1]))), 1e-9)
+    much = gap > OVERFITTED * max(abs(float(np.mean(known[1]))), 1e-9)
     return bool(np.isfinite(gap) and much and not shared > gap / 2)
 
 
@@ -213,7 +213,7 @@ def labels_unrelated_to_inputs(
 
 def _finding(simple: Baselines | None, own: OwnRelation, samples: int, p_value: float) -> Finding:
     size = own.trained_on + own.held_out
-    conclusive = own.by_heart or (own.exhausted and simple is not None)  # a run that was cut short is inconclusive
+    conclusive = own.overfitted or (own.exhausted and simple is not None)  # a run that was cut short is inconclusive
     enough = size >= samples and conclusive
     return Finding(
         f"The labels look unrelated to the inputs{_scores(simple)}. Your model (training loss {own.first_loss:.3g} to "

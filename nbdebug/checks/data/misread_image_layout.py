@@ -23,6 +23,9 @@ def misread_image_layout(
     *,
     gain: float = 0.7,  # the other layout is smoother by a third at least; our choice, …
     wins: float = 0.9,  # … in nine images out of ten; our choice
+    noisy: float = 0.92,  # or smoother by less, as noisy images are, but along both sides …
+    always: float = 0.95,  # … and in nearly all of them …
+    pictures: int = 32,  # … which are this many; our choice
     smooth: float = 0.9,  # neighbors are correlated along a spatial dimension; channels are not ordered; our choice
     even: float = 2.0,  # roughness of height over width, either way; our choice
     channels: int = 4,  # at most; images have 1, 3 or 4 (RGBA)
@@ -45,8 +48,9 @@ def misread_image_layout(
     if not looked:
         raise NotApplicable("no 2d convolution is among the first layers")
     for layer, layout in looked:
-        if layout.other and layout.gain < gain and layout.wins > wins:
-            yield _reshaped(layer, layout, gain)
+        noise = layout.pictures >= pictures and max(layout.gain, layout.sides - 0.03) < noisy and layout.wins > always
+        if layout.other and (noise or (layout.gain < gain and layout.wins > wins)):
+            yield _reshaped(layer, layout, noisy if noise else gain)
         elif _has_sides(layout, channels, side, aspect) and _is_channel_last(layout, smooth, wins, even):
             yield _channel_last(layer, layout, smooth)
 

@@ -64,7 +64,7 @@ def _all_finite(*tensors: torch.Tensor) -> bool:
 
 
 def _batch_with(setup: Setup, role: str, index: int) -> Batch | None:
-    """Return a batch that holds the ill sample; None where it does not come again, as with random augmentation."""
+    """Return a batch with the sample that is not finite; None where it does not come again, as with augmentation."""
     feed = setup.feed
     if feed.dataset is not None and feed.total and not feed.gives_whole_batches:
         chosen = [index, *(i for i in range(min(feed.total, 8)) if i != index)]

@@ -10,6 +10,7 @@ from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.experiments.split_codes import Recoding
 from nbdebug.experiments.split_fits import SplitFit
 
 __all__ = ["split_treated_differently"]
@@ -33,7 +34,7 @@ def split_treated_differently(
     Why it matters: a label map that is built for each split anew, or a transform that only one split gets, leaves every
     distribution as it was. The validation error then measures the mismatch, and looks like overfitting.
 
-    What to try: build label maps, scalers and transforms once, from the training data, and use them for every split.
+    What to try: build label maps, encoders, scalers and transforms once, from the training data, for every split.
     """
     if not gate.splits:
         raise NotApplicable("no split was measured on a trained copy")
@@ -51,6 +52,8 @@ def split_treated_differently(
             patch = Patch("reorder-split", {"split": fit.name, "order": list(fit.order)})
             remedy = replace(SAME_ORDER, patch=patch) if fit.order else TURNED
             yield _finding(fit, says, fit.moved, restored, remedy)
+        elif fit.recoding is not None and fit.recoding.skill >= enough and fit.recoding.columns:
+            yield _recoded(fit, fit.recoding, restored)
 
 
 SCALED = Remedy(
@@ -66,6 +69,11 @@ ONE_MAP = Remedy(
     "classes = sorted(set(train_names))\nnumber = {name: i for i, name in enumerate(classes)}\n"
     "y_val = [number[name] for name in val_names]",
 )
+ONE_ENCODER = Remedy(
+    "Fit the encoder of the categories once, on the training data, and apply it to every split.",
+    "encoder = OrdinalEncoder(handle_unknown='use_encoded_value', unknown_value=-1).fit(train_table)\n"
+    "x_val = encoder.transform(val_table)",
+)
 
 
 def _renamed(fit: SplitFit, restored: float) -> Finding:
@@ -74,6 +82,18 @@ def _renamed(fit: SplitFit, restored: float) -> Finding:
     table = Table(("label in the split", "predicted for it"), fit.names, "The same class under two numbers")
     patch = Patch("rename-split", {"split": fit.name, "names": [list(pair) for pair in fit.names]})
     return _finding(fit, says, fit.renamed, restored, replace(ONE_MAP, patch=patch), table)
+
+
+def _recoded(fit: SplitFit, recoding: Recoding, restored: float) -> Finding:
+    named = [(name if i is None else f"{name}[:, {i}]", codes) for name, i, codes in recoding.columns]
+    column, codes = named[0]
+    some = ", ".join(f"{a} is {b}" for a, b in codes[:3])
+    says = f"With the codes of `{column}` in `{fit.name}` renumbered ({some}), a trained copy predicts its targets"
+    rows = tuple((name, a, b) for name, pairs in named for a, b in pairs)
+    table = Table(("column", "code in the split", "code in training"), rows, "The same category under two codes")
+    columns = [[name, index, [list(pair) for pair in pairs]] for name, index, pairs in recoding.columns]
+    patch = Patch("recode-split", {"split": fit.name, "columns": columns})
+    return _finding(fit, says, recoding.skill, restored, replace(ONE_ENCODER, patch=patch), table)
 
 
 def _finding(

@@ -8,9 +8,9 @@ from statistics import median
 from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding
 from nbdebug.core.registry import check
-from nbdebug.distributed.rank_facts import RankFacts
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.ranks import Ranks
+from nbdebug.setup.distributed.rank_facts import RankFacts
 
 __all__ = ["lagging_rank"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from nbdebug.core.finding import Finding
 from nbdebug.core.registry import check
-from nbdebug.distributed.rank_facts import RankFacts
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.ranks import Ranks
+from nbdebug.setup.distributed.rank_facts import RankFacts
 
 __all__ = ["ranks_share_data"]
 

@@ -37,7 +37,6 @@ class DropoutShares:
     """Where training mode drops values, in the order of the calls."""
 
     places: tuple[DroppedShare, ...]
-    looked_at: int
 
 
 PASSES = 3
@@ -81,7 +80,7 @@ def dropout_shares(sandbox: Sandbox, trial: TrialRun, control: Control) -> Dropo
             error = math.sqrt(max(share * (1 - share), 1e-4) / (PASSES * still.count * (1 - still.share)))
             before = dropped.get(still.before) if still.before else None
             dropped[place] = DroppedShare(place[0], share, error, _is_more(share, error, before))
-    return DropoutShares(tuple(each for each in dropped.values() if each.share > NOTICEABLE), len(calm))
+    return DropoutShares(tuple(each for each in dropped.values() if each.share > NOTICEABLE))
 
 
 def _is_more(share: float, error: float, before: DroppedShare | None) -> bool:

@@ -14,6 +14,7 @@ from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.core.torch_compat import own_modules
 from nbdebug.errors import NotApplicable
+from nbdebug.evidence.field_tables import FieldTable, FieldTables
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import builds_on
@@ -97,18 +98,21 @@ def _is_chain(calls: list[tuple[Any, Any]], names: int) -> bool:
 
 
 @check(basis="statistic", explains=("cannot-overfit-batch",))
-def layers_share_weights(shared: SharedLayers) -> Iterator[Finding]:
-    """All layers of a stack are one and the same object, so they share their weights.
+def layers_share_weights(shared: SharedLayers, fields: FieldTables | None) -> Iterator[Finding]:
+    """All layers of a stack, or all columns of a table, share weights that were meant to be their own.
 
     nbdebug looks for a container that holds one module with parameters under several names and nothing else to train,
     and in which each call feeds the next. Heads that share their weights on different inputs are only noted, as is
     everything in a model that learns.
 
     Why it matters: `[layer] * 6` does not make six layers. The stack has the parameters of one, and all its layers
-    change together.
+    change together. Without offsets, user 3, item 3 and hour 3 are one row of the embedding.
 
-    What to try: `nn.ModuleList(Block() for _ in range(6))`, or `copy.deepcopy` for each.
+    What to try: `nn.ModuleList(Block() for _ in range(6))`, or `copy.deepcopy` for each; add the offsets of the columns
+    to the ids.
     """
+    for table in fields.tables if fields is not None else ():
+        yield _of_columns(table)
     for layer in shared.layers:
         yield Finding(
             f"The {len(layer.names)} layers of `{layer.container}` are one and the same {layer.kind} object and share "
@@ -129,3 +133,28 @@ def layers_share_weights(shared: SharedLayers) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def _of_columns(table: FieldTable) -> Finding:
+    read = max(table.sizes)
+    sizes = " + ".join(str(size) for size in table.sizes[:6]) + (" + …" if len(table.sizes) > 6 else "")
+    return Finding(
+        f"The {len(table.sizes)} columns of ids share the first {read} of {table.rows} rows of `{table.path}`: it has "
+        f"a row for each value of each column ({sizes}), but no offsets are added to the ids.",
+        where=table.path,
+        severity="suspect",
+        is_contradiction=True,  # rows that nothing can read, exactly as many as the other columns need
+        evidence={
+            "rows": table.rows,
+            "values of each column": list(table.sizes),
+            "rows read": read,
+            "threshold": "as many rows as are read",
+            "source": "the ids of each column begin at 0",
+        },
+        remedies=(
+            Remedy(
+                "Add to the ids of each column the number of values of the columns before it.",
+                "offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)\nx = self.embedding(x + offsets)",
+            ),
+        ),
+    )

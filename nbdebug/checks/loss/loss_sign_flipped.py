@@ -8,6 +8,7 @@ from nbdebug.charts import Bars
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
+from nbdebug.evidence.flow_likelihood import FlowLikelihood
 from nbdebug.evidence.loss_response import LossResponse
 
 __all__ = ["loss_sign_flipped"]
@@ -23,9 +24,11 @@ __all__ = ["loss_sign_flipped"]
     )
 )
 def loss_sign_flipped(
-    response: LossResponse,
+    response: LossResponse | None,
+    flow: FlowLikelihood | None,
     *,
     toward: float = 0.05,  # a correct loss pulls every element toward its target; a few may be masked; our choice
+    likelihood: float = 0.98,  # correlation with the measured log determinants, so that it is surely one of a flow
 ) -> Iterator[Finding]:
     """The loss increases when predictions improve, so training makes them worse.
 
@@ -38,8 +41,12 @@ def loss_sign_flipped(
 
     What to try: minimize the negative of the quantity that should increase, or remove one minus sign.
     """
-    judged = [head for head in response.heads if head.toward is not None and head.target is not None]
-    if not judged:
+    if flow is not None and flow.is_lowered and flow.correlation > likelihood:
+        yield _of_flow(flow, likelihood)
+        return
+    heads = response.heads if response is not None else ()
+    judged = [head for head in heads if head.toward is not None and head.target is not None]
+    if response is None or not judged:
         raise NotApplicable("the loss does not compare outputs with targets elementwise, so no direction is defined")
     for head in judged:
         if head.toward is not None and head.toward <= toward and (head.is_compared or head.family == "differences"):
@@ -64,3 +71,19 @@ def loss_sign_flipped(
                 ),
                 exhibit=Bars(("toward target", "away from target"), (head.toward, 1 - head.toward), unit="fraction"),
             )
+
+
+def _of_flow(flow: FlowLikelihood, threshold: float) -> Finding:
+    return Finding(
+        "The loss falls as the code of the flow gets farther from 0 and its log determinant smaller: it is the "
+        "likelihood, and not its negative.",
+        where=flow.place,
+        severity="bug",
+        evidence={
+            "correlation with the measured log determinants": flow.correlation,
+            "slope": flow.slope,
+            "threshold": threshold,
+            "source": "Dinh et al., 2017 (RealNVP), equation 2: the change of variables",
+        },
+        remedies=(Remedy("Negate the loss.", "loss = -log_likelihood.mean()"),),
+    )

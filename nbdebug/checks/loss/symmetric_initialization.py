@@ -40,7 +40,6 @@ class StepSymmetry:
     """The layers whose units began alike, and whether a few steps told them apart."""
 
     layers: tuple[SymmetricLayer, ...]
-    looked_at: int
     steps: int
 
 
@@ -58,7 +57,7 @@ def step_symmetry(sandbox: Sandbox, trial: TrialRun, control: Control) -> StepSy
     weights = {(path, name): w for path, call in calls.items() for name, w in _units_of(call)}
     alike = {key: w for key, w in weights.items() if _is_alike(w) and not _told_apart(key, weights)}
     if not alike:
-        return StepSymmetry((), len(weights), 0)
+        return StepSymmetry((), 0)
     before = {key: w.detach().clone() for key, w in alike.items()}
     for step in range(STEPS):
         control.progress(step / STEPS, "searching for units that stay identical")
@@ -76,7 +75,7 @@ def step_symmetry(sandbox: Sandbox, trial: TrialRun, control: Control) -> StepSy
         )
         for key, w in alike.items()
     )
-    return StepSymmetry(layers, len(weights), STEPS)
+    return StepSymmetry(layers, STEPS)
 
 
 def _rest(sandbox: Sandbox) -> None:

@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbdebug.core.finding import Finding, Remedy
+from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.repeated_reads import Rereading
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, Tape, record
 from nbdebug.experiments.tape.read import LOSSES
+from nbdebug.experiments.tape.taint import read_operands
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.user_code import required_user_code
@@ -36,6 +38,7 @@ class TargetOrigin:
     variation: float
     place: str
     added: float = 0.0
+    is_apart: bool = False  # the target comes from entries of the batch that the prediction does not depend on
 
 
 @probe
@@ -58,7 +61,9 @@ def target_origin(sandbox: Sandbox, trial: TrialRun | None) -> TargetOrigin:
     variation = float(values.std(correction=0) / values.abs().mean().clamp_min(1e-12)) if values.numel() else math.nan
     is_sorted = bool({"sort", "argsort", "topk"} & (names | others))
     added = _noise_in_place(tape, comparison.target, comparison.prediction, batch)
-    return TargetOrigin(tape.loss_name, is_drawn, bool(drawn & seen), is_sorted, variation, place, added)
+    sources = set(tape.target.sources)
+    is_apart = bool(sources) and not sources & set(tape.prediction.sources)
+    return TargetOrigin(tape.loss_name, is_drawn, bool(drawn & seen), is_sorted, variation, place, added, is_apart)
 
 
 def _noise_in_place(tape: Tape, target: int, prediction: int, batch: Batch) -> float:
@@ -101,7 +106,7 @@ def _behind(tape: Tape, number: int) -> tuple[set[int], set[str]]:
             continue
         seen.add(current)
         names.add(op.name)
-        stack += op.inputs
+        stack += read_operands(op.name, list(op.inputs))  # `randn_like(noise)` reads no more than its shape
         if op.random_state is not None:
             drawn.add(op.index)
     return drawn, names
@@ -110,15 +115,18 @@ def _behind(tape: Tape, number: int) -> tuple[set[int], set[str]]:
 @check(explains=("labels-unrelated-to-inputs", "cannot-overfit-batch", "worse-than-baseline", "loss-ignores-targets"))
 def targets_drawn_at_random(
     origin: TargetOrigin,
+    rereading: Rereading | None,
     *,
     variation: float = 0.5,  # noisy labels around 1, as GANs use, have less than 0.2; normal draws have 1.25
     added: float = 0.1,  # noise in place, relative to the data; dequantization adds 1/256 of their range
+    alone: float = 0.25,  # of the samples that are read again; our choice
 ) -> Iterator[Finding]:
-    """The target is random noise that the model never sees, or noise was added to it in place.
+    """The target is random noise that the model never sees, changes while its input stays, or got noise in place.
 
     nbdebug follows the target of the loss back to what it was computed from. If that is only random draws, and none of
     them reaches the prediction, there is nothing to learn. The same holds where noise is added in place to a tensor of
-    the batch that is both the input of the model and the target.
+    the batch that is both the input of the model and the target. And nbdebug reads samples again with other random
+    seeds: a sample with the same input and another target was augmented in its target alone.
 
     Why it matters: noise drawn anew for the target cannot be predicted. The loss falls to the variance of the noise and
     stays there; the model learns to output its mean.
@@ -127,8 +135,10 @@ def targets_drawn_at_random(
     trained to reproduce the noise.
 
     What to try: draw the noise once, and use the same tensor for the input and for the target. Add noise out of place,
-    `noisy = clean + noise`.
+    `noisy = clean + noise`. Assign what a transform of the input returns.
     """
+    if rereading is not None and origin.is_apart and rereading.target_alone > alone * rereading.read:
+        yield _alone(rereading, alone)
     if origin.is_drawn and not origin.is_seen and not origin.is_sorted and origin.variation > variation:
         yield Finding(
             f"`{origin.loss_name}` compares the prediction with random draws that the model never sees (standard "
@@ -165,3 +175,29 @@ def targets_drawn_at_random(
                 ),
             ),
         )
+
+
+def _alone(rereading: Rereading, limit: float) -> Finding:
+    return Finding(
+        f"{rereading.target_alone} of {rereading.read} samples have another target when they are read again, for "
+        "exactly the same input: the augmentation changes the target alone.",
+        where="loader",
+        severity="suspect",
+        evidence={
+            "samples read again": rereading.read,
+            "same input, another target": rereading.target_alone,
+            "threshold": limit,
+            "source": "four readings of each sample, from other random seeds",
+        },
+        remedies=(
+            Remedy(
+                "Assign what the transform of the input returns: most of them return a copy.",
+                "image = np.fliplr(image).copy()\npoint[0] = width - 1 - point[0]",
+            ),
+            Remedy(
+                "Leave this augmentation out.",
+                "train_data.transform = val_data.transform",
+                Patch("read-like-validation"),
+            ),
+        ),
+    )

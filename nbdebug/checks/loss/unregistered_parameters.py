@@ -14,6 +14,7 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
+from nbdebug.experiments.created_parameters import Created, created_parameters
 from nbdebug.experiments.reachable_tensors import hidden_tensors
 from nbdebug.experiments.reached_parts import reached_parts
 from nbdebug.sandbox import Sandbox
@@ -42,13 +43,16 @@ class HiddenParameters:
     """Tensors that receive a gradient and stand in no list of parameters.
 
     `strangers` counts tensors of that kind which are reachable from neither the model nor the loss: those of another
-    network that the loss calls, or global ones.
+    network that the loss calls, or global ones. `created` are those of layers that the program makes while it runs, and
+    `again` says that every run makes new ones.
     """
 
     of_model: tuple[HiddenParameter, ...]
     of_loss: tuple[HiddenParameter, ...]
     strangers: int
     optimizer_given: bool
+    created: tuple[HiddenParameter, ...] = ()
+    again: bool = False
 
 
 BATCHES = 2
@@ -66,13 +70,16 @@ def hidden_parameters(sandbox: Sandbox, trial: TrialRun) -> HiddenParameters:
     candidates = [tensor for *_, tensor in (*of_model, *of_loss)]
     norms = [0.0] * len(candidates)
     known = {id(t) for t in (*sandbox.model.parameters(), *candidates)}
-    strangers: set[int] = set()
+    strangers, created = set[int](), list[Created]()
     for batch in sandbox.batches(BATCHES):
-        loss = sandbox.run(batch).loss
+        with created_parameters(sandbox.model) as new:
+            loss = sandbox.run(batch).loss
         if not isinstance(loss, torch.Tensor) or not loss.requires_grad or loss.numel() != 1:
             raise NotApplicable("the loss has no gradient")
         given = {id(t) for t in tensors_in(batch.raw)}
-        strangers |= {id(leaf) for leaf in _leaves(loss)} - known - given
+        leaves = {id(leaf) for leaf in _leaves(loss)} - known - given
+        created.append({key: new[key] for key in leaves & set(new)})
+        strangers |= leaves - set(new)
         if candidates:
             gradients = torch.autograd.grad(loss, candidates, allow_unused=True)
             norms = [
@@ -81,11 +88,17 @@ def hidden_parameters(sandbox: Sandbox, trial: TrialRun) -> HiddenParameters:
     optimizers = [sandbox.optimizer, *reached_parts(sandbox).optimizers.values()]
     held = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     facts = [_fact(found, norm, held) for found, norm in zip((*of_model, *of_loss), norms, strict=True)]
+    fresh = [fact for fact in created if fact]
     return HiddenParameters(
         of_model=tuple(fact for fact in facts[: len(of_model)] if fact.gradient > 0),
         of_loss=tuple(fact for fact in facts[len(of_model) :] if fact.gradient > 0),
         strangers=len(strangers - held),
         optimizer_given=not sandbox.owns_optimizer,
+        created=tuple(
+            HiddenParameter(path or "model", f"{path or 'model'}: {kind}", tuple(t.shape), 1.0, key in held, kind)
+            for key, (path, kind, t) in (fresh[0].items() if fresh else ())
+        ),
+        again=len(fresh) > 1,
     )
 
 
@@ -129,7 +142,8 @@ def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
     """Layers or tensors that the forward pass uses are not registered as parameters.
 
     nbdebug walks the autograd graph of the loss to its leaf tensors, and looks for those that `model.parameters()` does
-    not list: layers in plain lists, dicts and tuples, tensors in plain attributes.
+    not list: layers in plain lists, dicts and tuples, tensors in plain attributes, and layers that are made while the
+    forward pass runs.
 
     Why it matters: the optimizer never updates them, `to(device)` does not move them, `state_dict` does not save them.
     They keep their initial values, and nothing warns.
@@ -137,6 +151,7 @@ def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
     What to try: hold layers in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or `nn.ParameterList`, and
     pass the parameters of the loss to the optimizer as well.
     """
+    yield from _created(hidden)
     groups: dict[str, list[HiddenParameter]] = {}
     for fact in hidden.of_model:
         groups.setdefault(fact.place, []).append(fact)
@@ -156,7 +171,28 @@ def unregistered_parameters(hidden: HiddenParameters) -> Iterator[Finding]:
         yield _finding(lone[0].place, lone, says, "suspect")
 
 
-def _finding(place: str, facts: list[HiddenParameter], says: str, severity: str) -> Finding:
+def _created(hidden: HiddenParameters) -> Iterator[Finding]:
+    """Return layers that every run makes anew, or the first one, when the optimizer already exists."""
+    lost = [fact for fact in hidden.created if not fact.in_optimizer]
+    if not lost or not (hidden.again or hidden.optimizer_given):
+        return
+    kinds = ", ".join(dict.fromkeys(f"`{fact.container}`" for fact in lost))
+    when = (
+        "every forward pass makes it anew, with new random weights"
+        if hidden.again
+        else "the first forward pass makes it, after the optimizer was given its parameters"
+    )
+    says = f"A layer ({kinds}, {len(lost)} parameters) is created in the forward pass of `{lost[0].place}`: {when}."
+    remedy = Remedy(
+        "Create layers in `__init__`.", "self.layer = nn.LazyLinear(48)  # for a size that is not known yet"
+    )
+    yield _finding(lost[0].place, lost, says, "bug", remedy)
+
+
+def _finding(
+    place: str, facts: list[HiddenParameter], says: str, severity: str, remedy: Remedy | None = None
+) -> Finding:
+    patch = Patch("train-loss" if place.startswith("loss_fn.") else "register-hidden")
     owner = place.rpartition(".")[2]
     wrap = {
         "list": f"self.{owner} = nn.ModuleList(self.{owner})",
@@ -177,11 +213,5 @@ def _finding(place: str, facts: list[HiddenParameter], says: str, severity: str)
             "threshold": "model.parameters() lists every leaf of the graph",
             "source": SOURCE,
         },
-        remedies=(
-            Remedy(
-                "Register the layers or tensors as parameters.",
-                wrap,
-                Patch("train-loss" if place.startswith("loss_fn.") else "register-hidden"),
-            ),
-        ),
+        remedies=(remedy or Remedy("Register the layers or tensors as parameters.", wrap, patch),),
     )

@@ -154,7 +154,8 @@ def _constant(response: LossResponse, head: HeadResponse) -> Finding:
     why = ", because the softmax of a single logit is always 1" if single else ""
     says = f"does not depend on the outputs of shape {head.shape}{why}"
     found = _found(response, head, says, "bug", BINARY if single else CROSS_ENTROPY)
-    return replace(found, explains=("loss-ignores-targets", "learning-rate-too-low"))
+    explains = ("loss-ignores-targets", "learning-rate-too-low", "update-ratio-off")
+    return replace(found, is_contradiction=not response.assumed, explains=explains)
 
 
 def _found(response: LossResponse, head: HeadResponse, says: str, severity: Severity, remedy: Remedy) -> Finding:

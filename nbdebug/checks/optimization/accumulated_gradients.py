@@ -35,7 +35,8 @@ def accumulated_gradients(
     """Gradients from the previous optimizer step are still there when the next backward pass starts.
 
     nbdebug calls your training step on a copy, or watches your own loop, and inspects the gradients when a backward
-    pass starts. Gradient accumulation over several passes before one step is fine and is not reported.
+    pass starts. Gradient accumulation over several passes before one step is fine and is not reported, unless an
+    earlier pass was made for the gradient of an input, and the loss that the step returns is that of the last alone.
 
     Why it matters: PyTorch adds new gradients to old ones. Without `zero_grad` every step follows the sum of all
     gradients so far, which acts like a learning rate that grows without bound.
@@ -44,6 +45,8 @@ def accumulated_gradients(
     """
     loop.require()
     for optimizer in events.optimizers if events is not None else ():
+        if optimizer.probed > share * optimizer.steps:
+            yield _of_input(optimizer)
         if not optimizer.is_main and optimizer.stale > share * optimizer.steps:
             yield _of_other(optimizer)
     if loop.dirty == 0 or loop.dirty < share * loop.judged:
@@ -88,4 +91,26 @@ def _of_other(optimizer: OptimizerSteps) -> Finding:
             "source": "PyTorch accumulates gradients",
         },
         remedies=(Remedy("Clear its gradients before its backward pass.", f"{optimizer.name}.zero_grad()"),),
+    )
+
+
+def _of_input(optimizer: OptimizerSteps) -> Finding:
+    return Finding(
+        f"{optimizer.probed} of {optimizer.steps} steps of `{optimizer.name}` use the gradients of a backward pass for "
+        "an input (an attack, a saliency map) as well: they are not cleared before the backward pass of the loss.",
+        where="train_step",
+        severity="suspect",
+        is_contradiction=True,  # a loss that is not the one that the step returns is minimized as well
+        evidence={
+            "steps": optimizer.steps,
+            "with gradients of another pass": optimizer.probed,
+            "threshold": 0,
+            "source": "backward() adds to the gradients of all leaves, weights too",
+        },
+        remedies=(
+            Remedy("Compute the gradient of the input alone.", "(gradient,) = torch.autograd.grad(loss, [images])"),
+            Remedy(
+                "Clear the gradients after the attack.", "optimizer.zero_grad()\nloss = loss_fn(model(adversarial), y)"
+            ),
+        ),
     )

@@ -27,7 +27,7 @@ def moving_average_wrong(
     constant: float = 0.02,  # most that the share kept may vary; warm-ups of a decay rise by more; our choice
     calls: int = 3,  # updates that are needed to tell a constant decay from a warm-up; our choice
 ) -> Iterator[Finding]:
-    """A moving average of the weights (EMA teacher, target network) is reversed, a plain copy, or trained as well.
+    """A moving average of the weights (EMA teacher, target network) is reversed, a plain copy, its own, or trained.
 
     nbdebug finds networks of the same shape, calls your training step on a copy, and measures which share of its own
     weights each one keeps when it is moved towards the other: 0.999 is usual. A warm-up of the decay and a copy every
@@ -41,6 +41,8 @@ def moving_average_wrong(
     """
     if not events.is_step:
         raise NotApplicable("no train_step was passed, so no update of weights was observed")
+    for name in events.loads_of_itself:
+        yield _own_weights(name, events.calls)
     for average in events.averages:
         keeps = average.keeps
         if average.stepped and average.stepped == average.calls and max(keeps) >= reversed_below:
@@ -62,6 +64,22 @@ def moving_average_wrong(
                 f"`{average.source}`: the decay looks reversed."
             )
             yield _finding(average, says, "suspect", "Keep most of the old weights.", RIGHT)
+
+
+def _own_weights(name: str, calls: int) -> Finding:
+    return Finding(
+        f"`{name}` loads its own weights: `load_state_dict` receives the tensors that it holds, which changes nothing.",
+        where=name,
+        evidence={
+            "calls": calls,
+            "threshold": "other tensors than its own",
+            "source": "state_dict() returns references, not copies",
+        },
+        remedies=(
+            Remedy("Load the weights of the trained network.", "target.load_state_dict(online.state_dict())"),
+            Remedy("Copy what is to be restored.", "best = copy.deepcopy(model.state_dict())"),
+        ),
+    )
 
 
 def _finding(average: Averaging, says: str, severity: Severity, fix: str, code: str) -> Finding:

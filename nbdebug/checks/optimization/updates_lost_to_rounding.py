@@ -10,12 +10,14 @@ from nbdebug.evidence.step_events import OptimizerSteps, StepEvents
 
 __all__ = ["updates_lost_to_rounding"]
 
+SURELY = 0.9  # of the values: a fault whatever the training comes to; our choice
+
 
 @check(basis="statistic", explains=("cannot-overfit-batch", "learning-rate-too-low", "loss-flat"))
 def updates_lost_to_rounding(
     events: StepEvents,
     *,
-    share: float = 0.9,  # of the values that have a gradient; a few percent are lost in any training; our choice
+    share: float = 0.5,  # of the values that have a gradient; a few percent are lost in any training; our choice
     steps: int = 3,  # of the optimizer; our choice
 ) -> Iterator[Finding]:
     """Weights stored in half precision do not change, because the update is smaller than their rounding.
@@ -40,7 +42,7 @@ def _finding(optimizer: OptimizerSteps, lost: float, share: float) -> Finding:
         f"`{optimizer.name}`: at lr {optimizer.rate:g} the updates are smaller than the rounding.",
         where=optimizer.name,
         severity="suspect",
-        is_contradiction=True,  # a step that changes nothing, at any loss
+        is_contradiction=lost >= SURELY,  # a step that changes next to nothing, at any loss
         evidence={
             "share unchanged": lost,
             "learning rate": optimizer.rate,

@@ -183,7 +183,7 @@ def _has_rows(samples: Samples, *runs: Recording) -> bool:
     return len(shapes) == 1 and shape[:1] == (samples.count,) and shape.count(samples.count) == 1
 
 
-@check(explains=("inputs-ignored", "cannot-overfit-batch"))
+@check(explains=("inputs-ignored", "cannot-overfit-batch", "collate-mixes-samples"))
 def batch_mixing(
     mixing: BatchMixing,
     order: BatchOrder | None,

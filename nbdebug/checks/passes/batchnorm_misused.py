@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.core.finding import Finding, Patch, Remedy, Severity
 from nbdebug.core.registry import check, probe
@@ -98,7 +99,7 @@ def _statistics(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor] | None:
     mean, variance = getattr(module, "running_mean", None), getattr(module, "running_var", None)
     if not isinstance(mean, torch.Tensor) or not isinstance(variance, torch.Tensor):
         return None
-    if isinstance(mean, nn.UninitializedBuffer):
+    if is_lazy(mean):
         return None
     return mean.detach().clone(), variance.detach().clone()
 

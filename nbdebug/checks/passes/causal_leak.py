@@ -108,12 +108,18 @@ def causal_leak(
                 "source": "exactly 0 with a causal mask",
             },
             remedies=(
-                Remedy(
-                    "Apply a causal mask.",
-                    "F.scaled_dot_product_attention(q, k, v, is_causal=True)",
-                    Patch("causal-mask"),
-                ),
+                Remedy("Apply a causal mask.", _mask_code(first), Patch("causal-mask")),
                 Remedy("Pad convolutions on the left only.", "F.pad(x, (kernel_size - 1, 0))", Patch("pad-left")),
             ),
             exhibit=Bars(("earlier steps", "the target and later"), (stream.earlier, stream.target), log=True),
         )
+
+
+def _mask_code(first: FirstLeak | None) -> str:
+    """Return how a causal mask is passed where the leak begins: to torch's own module, or to the function."""
+    if first is None or "(MultiheadAttention)" not in first.place:
+        return "F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+    made = "mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))\n"
+    if first.path.endswith("self_attn"):  # inside of torch's own transformer layer
+        return f"{made}output = encoder(x, mask=mask, is_causal=True)"
+    return f"{made}output, _ = attention(x, x, x, attn_mask=mask, is_causal=True)"

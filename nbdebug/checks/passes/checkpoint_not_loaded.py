@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.charts import Table
 from nbdebug.core.finding import Finding, Remedy, Severity
@@ -62,9 +62,8 @@ def checkpoint_match(setup: Setup) -> CheckpointMatch:
     if setup.checkpoint is None:
         raise NotApplicable("no checkpoint was passed (checkpoint=…)")
     theirs = checkpoint_tensors(setup.checkpoint)
-    lazy = (nn.UninitializedParameter, nn.UninitializedBuffer)
     state = unwrap(setup.model).state_dict()
-    mine = {name: t for name, t in state.items() if isinstance(t, torch.Tensor) and not isinstance(t, lazy)}
+    mine = {name: t for name, t in state.items() if isinstance(t, torch.Tensor) and not is_lazy(t)}
     prefix, lacks = _prefix(mine, theirs)
     keys = {name: _key(name, prefix, lacks) for name in mine}
     matches = tuple(_match(name, tensor, keys[name], theirs) for name, tensor in mine.items())

@@ -18,7 +18,7 @@ from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.autograd_graph import NodeOwners
 from nbdebug.experiments.capture import tapped
-from nbdebug.experiments.finite_differences import FunctionCall, Slopes, calls_noted, own_functions, slopes_of
+from nbdebug.experiments.finite_differences import Derivatives, FunctionCall, calls_noted, derivatives_of, own_functions
 from nbdebug.experiments.sample_exchange import Samples, runnable
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.batch_layout import BatchLayout
@@ -90,15 +90,15 @@ def _judged(call: FunctionCall, control: Control) -> list[CustomGradient]:
         control.poll()
         if not isinstance(value, torch.Tensor) or not value.requires_grad or not value.numel():
             continue
-        slopes = slopes_of(call, index)
-        if slopes is not None:
-            found.append(_summed_up(call, index, slopes))
+        derivatives = derivatives_of(call, index)
+        if derivatives is not None:
+            found.append(_summed_up(call, index, derivatives))
     return found
 
 
-def _summed_up(call: FunctionCall, index: int, slopes: Slopes) -> CustomGradient:
+def _summed_up(call: FunctionCall, index: int, derivatives: Derivatives) -> CustomGradient:
     """Put the comparison into numbers; where the forward is flat, a gradient may be given on purpose."""
-    given, measured = slopes.given, slopes.measured
+    given, measured = derivatives.given, derivatives.measured
     scale = max(float(measured.abs().max()), float(given.abs().max())) if given.numel() else 0.0
     flat = (measured.abs() <= 1e-6 * scale) & (given.abs() > 1e-3 * scale)
     kept_given, kept_measured = given[~flat], measured[~flat]
@@ -108,13 +108,13 @@ def _summed_up(call: FunctionCall, index: int, slopes: Slopes) -> CustomGradient
         function=call.function.__name__,
         argument=call.names[index],
         where=call.where,
-        nature=slopes.nature,
+        nature=derivatives.nature,
         error=float((kept_given - kept_measured).norm()) / size if size > 0 else 0.0,
         ratio=float(kept_given @ kept_measured) / square if square > 0 else 1.0,
         probed=int(given.numel()),
         flat_but_given=int(flat.sum()),
-        missing=slopes.missing,
-        precision=slopes.precision,
+        missing=derivatives.missing,
+        precision=derivatives.precision,
     )
 
 

@@ -43,7 +43,6 @@ class InputInfluence:
     """Which parts of the inputs change nothing when they are exchanged between samples, in either mode."""
 
     tested: tuple[str, ...]
-    untested: tuple[str, ...]
     ignored: tuple[IgnoredPart, ...]
     batches: int
     by_name: bool  # forward takes a container with names, some of which may be meant for others
@@ -63,11 +62,11 @@ def input_influence(sandbox: Sandbox, trial: TrialRun, control: Control) -> Inpu
     sandbox.ready_to_train()
     jittered(sandbox.model)  # what begins at zero on purpose lets influence through after one step
     responses = InputResponses(sandbox, control)
-    tested, untested, ignored = list[str](), list[str](), list[IgnoredPart]()
+    tested, ignored = list[str](), list[IgnoredPart]()
     for name in responses.names:
         if not responses.varies(name):
-            untested.append(name)
-        elif responses.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
+            continue
+        if responses.responds(lambda key, t, name=name: t.roll(1, 0) if key == name else t):  # type: ignore[misc]
             tested.append(name)
         else:
             ignored.append(IgnoredPart(name, "input", mask_of=_mask_of(responses, name)))
@@ -80,7 +79,7 @@ def input_influence(sandbox: Sandbox, trial: TrialRun, control: Control) -> Inpu
     named = any(not isinstance(value, (torch.Tensor, list, tuple)) for value in first.args)
     return InputInfluence(
         (*tested, *(p.key for p in ignored if p.part == "input")),
-        tuple(untested), tuple(ignored), len(responses.batches), named, windowed, _foretells_itself(first),
+        tuple(ignored), len(responses.batches), named, windowed, _foretells_itself(first),
     )  # fmt: skip
 
 
@@ -111,17 +110,17 @@ def _ignored_parts(responses: InputResponses, name: str, windowed: bool) -> list
     tensors = responses.stacked(name)
     if len({t.shape[1:] for t in tensors}) > 1:
         return []
-    slopes = responses.slopes(name) if all(is_real(t) for t in tensors) else None
+    gradients = responses.gradients(name) if all(is_real(t) for t in tensors) else None
     found = []
     for axis, part in _axes(tensors[0], windowed):
         length = tensors[0].shape[axis]
         indices = [i for i in range(length) if any(_differs(t.select(axis, i)) for t in tensors)]
-        if slopes is not None:
-            flat = torch.stack([s.movedim(axis, 0).reshape(length, -1).amax(1) for s in slopes]).amax(0)
+        if gradients is not None:
+            flat = torch.stack([s.movedim(axis, 0).reshape(length, -1).amax(1) for s in gradients]).amax(0)
             indices = [i for i in indices if float(flat[i]) == 0]
         elif len(indices) > 2 * AT_ONCE:
             indices = indices[:: len(indices) // (2 * AT_ONCE) + 1]
-        silent = _silent(responses, name, axis, indices, together=slopes is not None)
+        silent = _silent(responses, name, axis, indices, together=gradients is not None)
         if silent and not is_real(tensors[0]) and _is_end(silent, length):
             part = "step"  # the last token that a decoder is given is followed by nothing
         if silent:

@@ -11,6 +11,7 @@ from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.hidden_inputs import HiddenInputs
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.compared_positions import Compared, compared
 from nbdebug.experiments.sample_exchange import samples_of
@@ -97,15 +98,18 @@ def _masked(tokens: torch.Tensor, seen: Compared, where: str) -> MaskedTokens | 
 
 @check(explains=("initial-loss-off", "target-leaks-into-inputs", "loss-metric-disagree"))
 def visible_tokens_predicted(
-    tokens: MaskedTokens,
+    tokens: MaskedTokens | None,
+    inputs: HiddenInputs | None,
     *,
     visible: float = 0.5,  # of the targets that count; BERT leaves a tenth of them visible on purpose
     uncounted: float = 0.2,  # of the masked tokens; our choice, 0 where all of them are predicted
+    compared: float = 0.9,  # of what is hidden, which the target must hold; our choice, less where a part is cut out
 ) -> Iterator[Finding]:
-    """The loss of a masked language model counts visible tokens instead of masked ones.
+    """The loss of a masked model counts visible tokens or patches instead of masked ones.
 
     nbdebug looks for a token that stands scattered among others and is never a target, which is what a mask token does,
-    and compares where it stands with where the loss has a gradient.
+    and compares where it stands with where the loss has a gradient. Of a model that reconstructs its own input, it
+    finds what a random draw hides by the gradient of the prediction, and what the loss counts by that of the target.
 
     Why it matters: a token that is visible is copied. The loss falls to almost zero, and nothing is learned about
     context.
@@ -113,7 +117,16 @@ def visible_tokens_predicted(
     What to try: set the labels of all tokens that are not masked to `ignore_index`, and draw the mask of inputs and
     labels once.
     """
-    if tokens.visible <= visible or tokens.uncounted <= uncounted:
+    if tokens is None and inputs is None:
+        raise NotApplicable("nothing is hidden from the model that it is to predict")
+    if (
+        inputs is not None
+        and inputs.visible > visible
+        and 1 - inputs.counted > uncounted
+        and inputs.compared >= compared
+    ):
+        yield _unhidden(inputs, visible)
+    if tokens is None or tokens.visible <= visible or tokens.uncounted <= uncounted:
         return
     yield Finding(
         f"{tokens.visible:.0%} of the targets that count are visible tokens, while {tokens.uncounted:.0%} of the "
@@ -128,4 +141,21 @@ def visible_tokens_predicted(
             "source": "Devlin et al. 2019, BERT, section 3.1: only masked tokens are predicted",
         },
         remedies=(Remedy("Ignore what is not masked.", "labels[input_ids != mask_token_id] = -100"),),
+    )
+
+
+def _unhidden(inputs: HiddenInputs, threshold: float) -> Finding:
+    return Finding(
+        f"{inputs.hidden:.0%} of `{inputs.name}` is hidden from the model at random, but {1 - inputs.counted:.0%} of "
+        f"these values do not count in the loss, and {inputs.visible:.0%} of those that count are visible.",
+        where=inputs.name,
+        severity="suspect",
+        evidence={
+            "share of the input that is hidden": inputs.hidden,
+            "share of hidden values that count": inputs.counted,
+            "share of counted values that are visible": inputs.visible,
+            "threshold": threshold,
+            "source": "He et al. 2022, Masked Autoencoders, section 3: the loss is computed on masked patches",
+        },
+        remedies=(Remedy("Count what is hidden.", "loss = (error * hidden).sum() / hidden.sum()"),),
     )

@@ -25,7 +25,7 @@ class Next:
 
     why: str
     step: Step | None = None
-    mend: Finding | None = None
+    fix: Finding | None = None
     question: Question | None = None
 
 
@@ -47,12 +47,12 @@ def next_step(
     open_steps = [(step, why) for _, step, why in walk if any(check not in done for check in step.checks)]
     blocked = next((f for f in found if f.is_alarm and f.check in BLOCKING), None)
     if blocked is not None:
-        return Next("No later check can run before this is fixed.", mend=blocked)
+        return Next("No later check can run before this is fixed.", fix=blocked)
     for step, why in (*_answered(said, open_steps), *_explaining(found, open_steps, known)):
         return Next(why, step, question=_question_at(step, said, symptom))
     if any(map(_asks_for_a_cause, found)):
         # The most likely cause may be a suspect that explains the bug; fixing the symptom would not help.
-        return Next("Every check that could explain it has run: fix it, and run again.", mend=found[0])
+        return Next("Every check that could explain it has run: fix it, and run again.", fix=found[0])
     if open_steps:
         step, why = open_steps[0]
         return Next(why, step, question=_question_at(step, said, symptom))
@@ -105,7 +105,7 @@ def _afterwards(
     """Recommend what is left when all checks have run."""
     alarm = next((f for f in found if f.is_alarm), None)
     if alarm is not None:
-        return Next("Every check has run; this is the most likely cause. Fix it, and run again.", mend=alarm)
+        return Next("Every check has run; this is the most likely cause. Fix it, and run again.", fix=alarm)
     question = next((q for q in questions(symptom or "unknown") if q.id not in said), None)
     if question is not None:
         return Next("The checks found no problem; only you can answer this.", question=question)

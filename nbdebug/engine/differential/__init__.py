@@ -43,8 +43,13 @@ class Differential:
         return any(self.rescues(r) for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check)
 
     def is_part(self, check: str) -> bool:
-        """Whether the named cause is two problems at once, and this check's is the second."""
-        return self.cause is not None and self.cause.exchange.also == check
+        """Whether the named cause is several problems at once, and this check's is one of them."""
+        if self.cause is None:
+            return False
+        fixed = self.cause.exchange.patches
+        tried = [r.exchange.patches for r in self.runs if r.exchange.is_hypothesis and r.exchange.check == check]
+        has_fix = any(len(own) < len(fixed) and all(patch in fixed for patch in own) for own in tried if own)
+        return self.cause.exchange.also == check or has_fix
 
     def rescues(self, run: Run) -> bool:
         """Whether this run goes far enough of the way from the user's own training to the best."""

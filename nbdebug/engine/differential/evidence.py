@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbdebug.charts import Bars, Lines, Panels
+from nbdebug.core.text import listed
 from nbdebug.core.verification import Contest
 from nbdebug.engine.differential import Differential, Run
 from nbdebug.evidence.learning_gate import LearningGate
@@ -30,11 +31,12 @@ def compared(gate: LearningGate, found: Differential) -> str:
     """Return what the cause's exchange comes to, against the user's own training."""
     assert found.cause is not None
     run = found.cause
-    if gate.measure == "held-out loss":
+    if run.measure == "held-out loss":
         reached, own = f"the held-out loss reaches {run.value:.3g}", f"{gate.patient_value:.3g}"
     else:
-        reached = f"the {gate.measure} on held-out samples reaches {run.value:.0%}"
+        reached = f"the {run.measure} on held-out samples reaches {run.value:.0%}"
         own = f"{gate.patient_value:.0%}, chance level {gate.chance:.0%}"
+        own = own if run.measure == gate.measure else "no metric fits this loss"
     own = own if gate.is_finite else "the loss is not finite"
     return f"{reached} after {run.steps} steps (as it is: {own})."
 
@@ -44,7 +46,7 @@ def numbers(gate: LearningGate, found: Differential) -> dict[str, Any]:
     assert found.cause is not None
     return {
         f"{gate.measure} as it is": gate.patient_value,
-        f"{gate.measure} with {found.cause.exchange.name}": found.cause.value,
+        f"{found.cause.measure} with {found.cause.exchange.name}": found.cause.value,
         "skill as it is": found.own,
         "skill with the exchange": found.cause.skill,
         "achievable skill": gate.reference,
@@ -58,8 +60,11 @@ def contests(gate: LearningGate, found: Differential) -> tuple[Contest, ...]:
 
 def contests_of(gate: LearningGate, runs: Sequence[Run]) -> tuple[Contest, ...]:
     """Return the comparison of each of these runs with the user's own training."""
+    own = max(0.0, gate.patient_skill)
     return tuple(
         Contest(seed, gate.measure, gate.patient_value, run.value, better=True, clean=True)
+        if run.measure == gate.measure
+        else Contest(seed, "skill", own, run.skill, better=True, clean=True)
         for seed, run in enumerate(runs)
     )
 
@@ -110,14 +115,10 @@ def summary(found: Differential) -> str:
     ahead = [run for run in tried if run.skill > found.own][:MOST_NAMED]
     late = sum(run.left_out.startswith("not tried") for run in found.runs)
     text = f"Your training fails (skill {found.own:.2f}). {len(tried)} exchanges were tried on copies"
-    text += f"; the best: {_listed([f'{run.exchange.name} ({run.skill:.2f})' for run in ahead])}." if ahead else "."
+    text += f"; the best: {listed([f'{run.exchange.name} ({run.skill:.2f})' for run in ahead])}." if ahead else "."
     if late:
         text += f" {late} were not tried for want of time."
     if found.cause is not None:
         return f"{text} The cause: {found.cause.exchange.check}."
     offered = [run.exchange.name for run in found.repairs[:MOST_NAMED]]
-    return f"{text} The cause was not found." + (f" It learns with {_listed(offered)}." if offered else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
+    return f"{text} The cause was not found." + (f" It learns with {listed(offered)}." if offered else "")

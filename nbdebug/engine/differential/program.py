@@ -12,6 +12,7 @@ from nbdebug.engine.differential.exchange import one as _one
 from nbdebug.experiments.reached_parts import reached_parts
 from nbdebug.experiments.step_facts import StepFacts, step_facts
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.dataset_origin import read_like
 
 __all__ = ["own_step", "wiring"]
 
@@ -76,6 +77,13 @@ def own_step(sandbox: Sandbox) -> Iterator[Exchange]:
         yield _one(
             "a plain training step", "training-fails", "Your train_step does not train the model", "train_step",
             ("Use the standard step: zero_grad, forward, backward, step.", code, Patch("plain-loop")),
+        )  # fmt: skip
+    if any(read_like(setup.feed, other) is not None for other in setup.feeds[1:]):
+        code = "train_data.transform = val_data.transform"
+        yield _one(
+            "no augmentation", "destructive-augmentation", "The augmentation parts inputs and targets", "loader",
+            ("Train without augmentation, then add one transform at a time.", code, Patch("read-like-validation")),
+            is_general=True,
         )  # fmt: skip
     loader = setup.feed.loader
     if isinstance(loader, DataLoader) and not isinstance(getattr(loader, "sampler", None), RandomSampler):

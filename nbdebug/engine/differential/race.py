@@ -34,6 +34,7 @@ class Run:
     exchange: Exchange
     skill: float = math.nan
     value: float = math.nan
+    measure: str = ""  # of `value`; a metric where the exchanged loss admits one and the user's own does not
     steps: int = 0
     losses: tuple[float, ...] = ()
     scores: tuple[tuple[int, float, float], ...] = ()  # step, metric and loss on held-out batches
@@ -173,7 +174,7 @@ def _trained(training: TrialTraining, steps: int, gate: LearningGate, poll: Call
     except Exception as error:
         run.left_out = f"does not fit: {type(error).__name__}"
         return False
-    run.skill, run.value = _skill(training, gate, run.exchange), _value(training, gate)
+    run.skill, (run.measure, run.value) = _skill(training, gate, run.exchange), _measured(training, gate)
     run.steps, run.losses, run.scores = training.steps, tuple(training.losses), training.course
     return training.is_finite
 
@@ -192,10 +193,13 @@ def _skill(training: TrialTraining, gate: LearningGate, exchange: Exchange) -> f
     return (start - lowest) / max(start - goal, 1e-12) if math.isfinite(lowest) else -1.0
 
 
-def _value(training: TrialTraining, gate: LearningGate) -> float:
-    """Return what the training came to by the gate's own measure."""
-    fit = training.last.fit if gate.measure != "held-out loss" else None
-    return fit.value if fit is not None else training.last.loss
+def _measured(training: TrialTraining, gate: LearningGate) -> tuple[str, float]:
+    """Return what the training came to, by the gate's measure, or by a metric that only the exchange makes fit."""
+    by_loss = gate.measure == "held-out loss" and not training.is_measured
+    fit = training.last.fit if not by_loss else None
+    if fit is None:
+        return "held-out loss", training.last.loss
+    return fit.measure if gate.measure == "held-out loss" else gate.measure, fit.value
 
 
 def _is_compared(exchange: Exchange) -> bool:

@@ -58,9 +58,9 @@ def arbitrate(session: Session, order: Sequence[str], *, shown: Shown = True) ->
         ):
             bench = _Bench(session, findings, outcomes, order, listen)
             for rival in sorted(able, key=bench.cost):  # the cheapest tell most where the time is short
-                trials += bench.cure([rival])
+                trials += bench.fix([rival])
             if len(trials) > 1 and not any(set(trial.gone) & set(outcomes) for trial in trials):
-                trials += bench.cure(able)
+                trials += bench.fix(able)
     except OutOfTime:
         known = f"{len(trials)} of {len(able)} fixes were tried alone"
         session.journal.note(f"Finding the root cause was ended by the time limit: {known}.")
@@ -81,20 +81,20 @@ def tell_apart(session: Session, experiment: Experiment, order: Sequence[str], l
     """
     findings = ranked(session.journal.findings, order)
     outcomes = outcomes_in(findings)
-    rivals = [rival for rival in rivals_in(findings) if rival.check == experiment.cure]
+    rivals = [rival for rival in rivals_in(findings) if rival.check == experiment.fix]
     try:
-        trials = _Bench(session, findings, outcomes, order, listen).cure(rivals)
+        trials = _Bench(session, findings, outcomes, order, listen).fix(rivals)
     except OutOfTime:
         trials = []
     if not trials:
-        _write_untold(session, experiment.cure)
-        return f"{experiment.cure} could not be fixed on a copy with a conclusive result"
+        _write_untold(session, experiment.fix)
+        return f"{experiment.fix} could not be fixed on a copy with a conclusive result"
     _write(session, trials, outcomes)
     return verdict(trials, outcomes)
 
 
 class _Bench:
-    """Where suspects are cured on copies, and the checks of the other alarms are asked again."""
+    """Where suspects are fixed on copies, and the checks of the other alarms are asked again."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Bench:
             self.session, (rival.check, *worth_asking([rival.check], self.outcomes, self.causes, self.order))
         )
 
-    def cure(self, rivals: Sequence[Rival]) -> list[Trial]:
+    def fix(self, rivals: Sequence[Rival]) -> list[Trial]:
         """Fix only these; empty if that fails, or if no other check could be rerun."""
         try:
             setup = self.session.setup
@@ -126,7 +126,7 @@ class _Bench:
         except NbdebugError:  # such a patch does not fit here
             return []
 
-    def _asked(self, setup: Setup, cured: Sequence[str]) -> Trial:
+    def _asked(self, setup: Setup, fixed: Sequence[str]) -> Trial:
         patched = Session(
             setup,
             control=self.session.control.shared(),  # an inner session would take the reins' progress for itself
@@ -135,12 +135,12 @@ class _Bench:
             seed=self.session.seed,
         )
         patched.journal.subscribe(self.listen)
-        for check in cured:
+        for check in fixed:
             if any(f.is_alarm for f in patched.run_check(check).findings):
                 raise NotApplicable(f"the fix does not remove {check} itself, so the test is not conclusive")
         gone, stayed = [], []
         learns, loss = self._yardstick(patched)
-        for check in worth_asking(cured, self.outcomes, self.causes, self.order):
+        for check in worth_asking(fixed, self.outcomes, self.causes, self.order):
             self.session.control.poll()
             result = patched.run_check(check)
             if any(f.is_alarm for f in result.findings) or (check in self.outcomes and not learns):
@@ -149,10 +149,10 @@ class _Bench:
                 gone.append(check)
         if not gone and not stayed:
             raise NotApplicable("no other check could be rerun")
-        return Trial(tuple(cured), tuple(gone), tuple(stayed), loss)
+        return Trial(tuple(fixed), tuple(gone), tuple(stayed), loss)
 
     def _yardstick(self, patched: Session) -> tuple[bool, float | None]:
-        """Return whether one batch is learned now, and to which loss: an alarm that only falls silent is not cured."""
+        """Return whether one batch is learned now, and to which loss: an alarm that only falls silent is not fixed."""
         try:
             curve = patched.gather(Overfit).curve
         except NotApplicable:
@@ -175,5 +175,5 @@ def _write(session: Session, trials: Sequence[Trial], outcomes: Sequence[str]) -
         return
     session.journal.note(verdict(trials, outcomes))
     for result in session.journal.results:
-        if any(trial.cured == (result.check,) for trial in trials):
+        if any(trial.fixed == (result.check,) for trial in trials):
             session.journal.write(result.with_findings(tuple(told(result.findings, trials, outcomes))))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nbdebug.core.text import listed
 from nbdebug.engine.ranking import ranked
-from nbdebug.engine.root_cause.rivals import MOST_RIVALS, listed, outcomes_in, rivals_in, worth_asking
+from nbdebug.engine.root_cause.rivals import MOST_RIVALS, outcomes_in, rivals_in, worth_asking
 from nbdebug.engine.session import Session
 from nbdebug.evidence.overfit_one_batch import Overfit
 
@@ -17,7 +18,7 @@ __all__ = ["Experiment", "planned", "seconds_for"]
 class Experiment:
     """Fix one suspect alone on a copy, and rerun the checks for what it may cause."""
 
-    cure: str
+    fix: str
     rivals: tuple[str, ...]
     outcomes: tuple[str, ...]
     asks: tuple[str, ...]
@@ -25,14 +26,14 @@ class Experiment:
 
     def __str__(self) -> str:
         """Say what is done."""
-        return f"{self.cure}, fixed alone on a copy"
+        return f"{self.fix}, fixed alone on a copy"
 
     @property
     def says(self) -> str:
         """Why it is worth making, and what it takes."""
         return (
             f"{listed(self.rivals)} may each be the cause of {listed(self.outcomes)}. The cheapest experiment to "
-            f"find the root cause: fix {self.cure} alone on a copy, and rerun {listed(self.asks)} (about "
+            f"find the root cause: fix {self.fix} alone on a copy, and rerun {listed(self.asks)} (about "
             f"{max(1.0, self.seconds):.0f} s)."
         )
 

@@ -1,4 +1,4 @@
-"""Which alarms may be one cause, what came of curing each of them alone, and what that says: no experiment yet."""
+"""Which alarms may be one cause, what came of solving each of them alone, and what that says: no experiment yet."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from nbdebug.core.finding import Finding
 from nbdebug.core.remedy import Remedy
+from nbdebug.core.text import listed
 from nbdebug.engine.ranking import folded
 
 __all__ = [
@@ -14,7 +15,6 @@ __all__ = [
     "OUTCOMES",
     "Rival",
     "Trial",
-    "listed",
     "outcomes_in",
     "rivals_in",
     "told",
@@ -45,20 +45,20 @@ class Rival:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of curing these suspects and nothing else: the alarms that went, those that stayed, and the loss."""
+    """What came of solving these suspects and nothing else: the alarms that went, those that stayed, and the loss."""
 
-    cured: tuple[str, ...]
+    fixed: tuple[str, ...]
     gone: tuple[str, ...]
     stayed: tuple[str, ...]
     loss: float | None = None
 
     def __str__(self) -> str:
         """Return one part of a sentence."""
-        names = " and ".join(self.cured)
+        names = " and ".join(self.fixed)
         parts = [f"{listed(self.gone)} {'disappears' if len(self.gone) == 1 else 'disappear'}"] if self.gone else []
         parts += [f"{listed(self.stayed)} {'remains' if len(self.stayed) == 1 else 'remain'}"] if self.stayed else []
         loss = f" (the loss on one batch ends at {self.loss:.3g})" if self.loss is not None else ""
-        return f"with {names}{' alone' if len(self.cured) == 1 else ''} fixed, {' and '.join(parts)}{loss}"
+        return f"with {names}{' alone' if len(self.fixed) == 1 else ''} fixed, {' and '.join(parts)}{loss}"
 
 
 def outcomes_in(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -82,54 +82,54 @@ def rivals_in(ranked: Sequence[Finding]) -> list[Rival]:
 
 
 def worth_asking(
-    cured: Sequence[str], outcomes: Sequence[str], causes: Sequence[str], order: Sequence[str]
+    fixed: Sequence[str], outcomes: Sequence[str], causes: Sequence[str], order: Sequence[str]
 ) -> list[str]:
     """Return the alarms that could follow from these: how training comes out, and causes later in the tree."""
     place = {check: number for number, check in enumerate(order)}
-    first = min(place.get(check, len(place)) for check in cured)
+    first = min(place.get(check, len(place)) for check in fixed)
     later = [check for check in causes if place.get(check, len(place)) > first]
-    return [check for check in dict.fromkeys((*outcomes, *later)) if check not in cured]
+    return [check for check in dict.fromkeys((*outcomes, *later)) if check not in fixed]
 
 
 def verdict(trials: Sequence[Trial], outcomes: Sequence[str]) -> str:
     """Say in one note what was tried, what was seen, and what follows."""
     seen = "; ".join(str(trial) for trial in trials)
-    curing = [trial for trial in trials if set(trial.gone) & set(outcomes)]
-    alone = _roots([trial for trial in curing if len(trial.cured) == 1])
+    solving = [trial for trial in trials if set(trial.gone) & set(outcomes)]
+    alone = _roots([trial for trial in solving if len(trial.fixed) == 1])
     if len(alone) == 1:
-        follows = f"{alone[0].cured[0]} is the cause of {listed([c for c in alone[0].gone if c in outcomes])}."
+        follows = f"{alone[0].fixed[0]} is the cause of {listed([c for c in alone[0].gone if c in outcomes])}."
     elif alone:
-        follows = f"each of {listed([trial.cured[0] for trial in alone])} alone fixes it."
-    elif curing:
-        follows = f"no single fix is enough: fix {listed(curing[0].cured)} together."
+        follows = f"each of {listed([trial.fixed[0] for trial in alone])} alone fixes it."
+    elif solving:
+        follows = f"no single fix is enough: fix {listed(solving[0].fixed)} together."
     else:
         follows = "none of these is the only cause."
     return f"Root cause experiment on copies: {seen}. Conclusion: {follows}"
 
 
 def _roots(trials: Sequence[Trial]) -> list[Trial]:
-    """Leave out suspects that went by themselves when another one was cured, unless that is so both ways."""
-    names = {trial.cured[0]: trial for trial in trials}
+    """Leave out suspects that went by themselves when another one was fixed, unless that is so both ways."""
+    names = {trial.fixed[0]: trial for trial in trials}
     return [
         trial
         for name, trial in names.items()
-        if not any(name in other.gone and other.cured[0] not in trial.gone for other in trials)
+        if not any(name in other.gone and other.fixed[0] not in trial.gone for other in trials)
     ]
 
 
 def told(findings: Sequence[Finding], trials: Sequence[Trial], outcomes: Sequence[str]) -> list[Finding]:
     """Write into each finding that was tried what was seen, and let it explain what went with it and nothing else."""
-    alone = {trial.cured[0]: trial for trial in trials if len(trial.cured) == 1}
-    cured_by_one = {check for trial in alone.values() for check in trial.gone if check in outcomes}
+    alone = {trial.fixed[0]: trial for trial in trials if len(trial.fixed) == 1}
+    fixed_by_one = {check for trial in alone.values() for check in trial.gone if check in outcomes}
     return [
-        _with(finding, alone.get(finding.check), cured_by_one) if finding.is_alarm else finding for finding in findings
+        _with(finding, alone.get(finding.check), fixed_by_one) if finding.is_alarm else finding for finding in findings
     ]
 
 
-def _with(finding: Finding, trial: Trial | None, cured_by_one: set[str]) -> Finding:
+def _with(finding: Finding, trial: Trial | None, fixed_by_one: set[str]) -> Finding:
     if trial is None:
         return finding
-    disproved = {check for check in trial.stayed if check in cured_by_one}
+    disproved = {check for check in trial.stayed if check in fixed_by_one}
     explains = [check for check in (*finding.explains, *trial.gone) if check not in disproved]
     return replace(
         finding,
@@ -138,8 +138,3 @@ def _with(finding: Finding, trial: Trial | None, cured_by_one: set[str]) -> Find
         cures=trial.gone,
         explains=tuple(dict.fromkeys(explains)),
     )
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a part of a sentence."""
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

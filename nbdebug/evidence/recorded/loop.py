@@ -120,7 +120,7 @@ def schedule_recorded(recording: Recording) -> Schedule:
     # A rate is written down where it changes, so that between two rows it is that of the first.
     rows = [series.values[np.maximum(np.searchsorted(series.steps, places, "right") - 1, 0)] for series in known]
     rates = tuple(np.max(rows, axis=0).tolist())
-    return Schedule(recording.optimizer, rates, None, places=tuple(places.tolist()))
+    return Schedule(recording.optimizer, rates, places=tuple(places.tolist()))
 
 
 @recorded

@@ -12,7 +12,7 @@ from nbdebug.errors import NotApplicable
 from nbdebug.evidence.recorded.loop import begins_again, makes_data
 from nbdebug.evidence.recorded.weights import largest_growth, median_update
 from nbdebug.evidence.recording import Recording
-from nbdebug.recorder.series import Series
+from nbdebug.watch.recorder.series import Series
 
 __all__ = ["LossCourse", "loss_course"]
 

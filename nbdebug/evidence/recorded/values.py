@@ -11,7 +11,7 @@ from nbdebug.core.registry import recorded
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.recording import Recording
 from nbdebug.evidence.unit_activity import UnitActivity, UnitFacts
-from nbdebug.recorder.series import LayerSeries, Series, SilentUnits
+from nbdebug.watch.recorder.series import LayerSeries, Series, SilentUnits
 
 __all__ = [
     "FirstBadValue",

@@ -13,7 +13,7 @@ from nbdebug.evidence.gradient_flow import GradientFlow, LayerFlow, trend_of
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach
 from nbdebug.evidence.recording import Recording
 from nbdebug.evidence.short_run import UpdateRatios
-from nbdebug.recorder.series import ParameterSeries, Series
+from nbdebug.watch.recorder.series import ParameterSeries, Series
 
 __all__ = [
     "WeightGrowth",
@@ -86,7 +86,7 @@ def gradient_reach_recorded(recording: Recording) -> GradientReach:
     waiting, found = set(coverage.waiting), []
     owners = [name.rpartition(".")[0] or "model" for name in coverage.held]
     for name, owner in zip(coverage.held, owners, strict=True):
-        # Of what a whole holds beside its layers nobody knows whether it was used.
+        # Of what a whole holds beside its layers, it is unknown whether it was used.
         is_layer = owner != "model" and not any(other.startswith(f"{owner}.") for other in owners)
         found.append(
             ParameterReach(
@@ -124,7 +124,7 @@ def gradient_flow_recorded(recording: Recording) -> GradientFlow:
 
 
 def _sizes_of_inputs(recording: Recording) -> dict[str, float]:
-    """Return for each layer the size of what the layer before it gave; for the first, whose input nobody saw, one."""
+    """Return for each layer the size of what the one before it gave; one for the first."""
     sizes, before = {}, 1.0
     for path, layer in recording.layers.items():
         if any(other.startswith(f"{path}.") for other in recording.layers):

@@ -41,6 +41,7 @@ def modified_by(name: str, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """List the tensors that a call is going to modify in place, as its name or its arguments say."""
     found = tensors_of(kwargs.get("out"))
     in_place = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__" or kwargs.get("inplace")
+    in_place = in_place and name != "requires_grad_"  # its values stay, and so does what leads back to it
     first = args[0] if args else kwargs.get("input")
     return [*found, first] if in_place and isinstance(first, torch.Tensor) else found
 

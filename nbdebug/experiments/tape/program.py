@@ -42,15 +42,17 @@ def run_recorded(
     hold_modes: bool = False,
     overrides: dict[int, torch.Tensor] | None = None,
     last: int | None = None,
+    keep_data: bool = False,
 ) -> Recording:
     """Run the loss, or the training step with its optimizer held, on a copy of the batch, and return what it did.
 
     A step goes backward by itself; after a loss, `backward` does. With `hold_modes` the model stays in training or eval
     mode as it is, also where the program calls `model.train()`. With `last`, the run ends at the value of that number.
+    With `keep_data`, values that no parameter takes part in keep their tensors, too.
     """
     sandbox.verify(batch)
     own = batch.clone()
-    recorder, guard = Recorder(Origins(sandbox, own), overrides, last), Guard(sandbox.control)
+    recorder, guard = Recorder(Origins(sandbox, own), overrides, last, keep_data), Guard(sandbox.control)
     try:
         guard.save_generators(sandbox.model, sandbox.loss_fn, sandbox.compute_loss, sandbox.train_step)
         restore_copy(guard, sandbox, step)

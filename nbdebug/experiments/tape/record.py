@@ -38,6 +38,9 @@ _QUERIES = (
 )  # fmt: skip
 
 
+LARGE = 2**20  # numbers in a value that no parameter takes part in, above which it is not kept
+
+
 class ReachedEnd(BaseException):
     """Ends a run as soon as the values asked for are made; no handler of the user's catches it."""
 
@@ -45,14 +48,19 @@ class ReachedEnd(BaseException):
 class Recorder(TorchFunctionMode):
     """Records the ops of one run; `overrides` exchanges values by their numbers while it runs.
 
-    With `last`, the run ends as soon as the value of that number is made.
+    With `last`, the run ends as soon as the value of that number is made. With `keep_data`, values that no parameter
+    takes part in are kept as well, unless they are large.
     """
 
     def __init__(
-        self, origins: Origins, overrides: dict[int, torch.Tensor] | None = None, last: int | None = None
+        self,
+        origins: Origins,
+        overrides: dict[int, torch.Tensor] | None = None,
+        last: int | None = None,
+        keep_data: bool = False,
     ) -> None:
         super().__init__()
-        self._last = last
+        self._last, self._keeps_data = last, keep_data
         self.recording = Recording()
         self.origins = origins
         self.open_modules: list[str] = []
@@ -129,7 +137,7 @@ class Recorder(TorchFunctionMode):
         taint, sources = self.origins.of(tensor)
         is_live = bool(taint & Taint.UNSEEN)
         value = self.new_value(tensor, taint, sources, is_live, -1)
-        value.tensor = tensor if is_live else None
+        value.tensor = tensor if is_live or self._is_kept(tensor) else None
         self.recording.leaves.setdefault(id(tensor), value.number)
         return value.number
 
@@ -139,7 +147,7 @@ class Recorder(TorchFunctionMode):
         """Write down a tensor as it is now."""
         number = len(self.recording.values)
         value = Value(number, taint, sources, tuple(tensor.shape), tensor.requires_grad, is_live, producer)
-        value.tensor = tensor if is_live and producer >= 0 else None
+        value.tensor = tensor if (is_live and producer >= 0) or self._is_kept(tensor) else None
         self.recording.values.append(value)
         self._numbers[id(tensor)] = (weakref.ref(tensor), number)
         return value
@@ -182,6 +190,9 @@ class Recorder(TorchFunctionMode):
             taint |= value.taint & ~Taint.UNSEEN
             sources |= value.sources
         return (taint | Taint.RANDOM if op.random_state is not None else taint), sources
+
+    def _is_kept(self, tensor: torch.Tensor) -> bool:
+        return self._keeps_data and not tensor.requires_grad and tensor.numel() <= LARGE
 
     def _keep(self, number: int, tensor: torch.Tensor) -> None:
         value = self.recording.values[number]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from nbdebug.experiments.kept_state import KeptState
 from nbdebug.sandbox import Sandbox
@@ -33,7 +34,7 @@ def restore_copy(guard: Guard, sandbox: Sandbox, step: bool) -> None:
     held = [p for optimizer in optimizers_of(sandbox) for group in optimizer.param_groups for p in group["params"]]
     parameters = _each_once([p for module in modules for p in module.parameters()] + held)
     kept = [*(b for module in modules for b in module.buffers()), *(parameters if step else [])]
-    guard.on_close(_restores_values([t for t in kept if not _is_lazy(t)]))
+    guard.on_close(_restores_values([t for t in kept if not is_lazy(t)]))
     guard.on_close(_restores_gradients(parameters))
     for parameter in parameters:
         parameter.grad = None
@@ -81,10 +82,6 @@ def _reached(*roots: Any) -> list[Any]:
 
 def _each_once(parts: Iterable[Any]) -> list[Any]:
     return list({id(part): part for part in parts}.values())
-
-
-def _is_lazy(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, (nn.UninitializedParameter, nn.UninitializedBuffer))
 
 
 def _restores_values(tensors: list[torch.Tensor]) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from nbdebug.experiments.tape.replay import replayed, tail_of
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["TOLERANCE", "Tape", "Tensor", "check_shape", "record"]
+__all__ = ["TOLERANCE", "Tape", "Tensor", "check_shape", "record", "tape_of"]
 
 TOLERANCE = 1e-4  # a replay of the run's own values may differ by rounding, relative to the loss
 
@@ -159,6 +159,13 @@ def record(
     """
     is_step = sandbox.train_step is not None if step is None else step
     recording = run_recorded(sandbox, batch, step=is_step, seed=seed, backward=gradients, hold_modes=hold_modes)
+    tape = tape_of(recording, is_step, seed)
+    tape.release()
+    return tape
+
+
+def tape_of(recording: Recording, is_step: bool, seed: int = 0) -> Tape:
+    """Read the terms of a recorded run, with all tensors that the recording keeps."""
     roots = _roots(recording, is_step)
     terms = [term for root in roots for term in terms_of(recording, root)]
     read = [term for term in terms if term.prediction is not None]
@@ -167,7 +174,6 @@ def record(
     tape = Tape(recording, tuple(terms), main_term(recording, read), is_step, seed)
     if tape.prediction.op < 0 and tape.prediction.value.numel() == 1:
         raise TapeUnreadable("the loss comes out of code that the tape cannot see into, such as TorchScript or vmap")
-    tape.release()
     return tape
 
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbdebug.bisection.given import given
-from nbdebug.bisection.showing import source_diff
 from nbdebug.core.control import Control
+from nbdebug.engine.bisection.given import given
+from nbdebug.engine.bisection.showing import source_diff
 from nbdebug.integrations.mcp.loading import function_of, load
 
 if TYPE_CHECKING:
-    from nbdebug.bisection.ingredient import Ingredient
-    from nbdebug.bisection.result import Bisection, Cause
-    from nbdebug.bisection.revisions.answer import RevisionBisection
+    from nbdebug.engine.bisection.ingredient import Ingredient
+    from nbdebug.engine.bisection.result import Bisection, Cause
+    from nbdebug.engine.bisection.revisions.answer import RevisionBisection
 
 __all__ = ["bisected"]
 
@@ -26,7 +26,7 @@ def bisected(job: Mapping[str, Any], root: Path, control: Control) -> dict[str, 
     """Do what a call asks for."""
     if "revisions" in job:
         return _of_revisions(job, root, control)
-    from nbdebug.bisection.bisecting import bisect
+    from nbdebug.engine.bisection.bisecting import bisect
 
     sides = [given(lambda name=name: load(job[name])[0], name, control) for name in ("good", "bad")]
     metric = function_of(job["metric"]) if job.get("metric") else None
@@ -35,7 +35,7 @@ def bisected(job: Mapping[str, Any], root: Path, control: Control) -> dict[str, 
 
 
 def _of_revisions(job: Mapping[str, Any], root: Path, control: Control) -> dict[str, Any]:
-    from nbdebug.bisection.revisions.bisecting import RevisionFails, bisect_revisions
+    from nbdebug.engine.bisection.revisions.bisecting import RevisionFails, bisect_revisions
 
     target, metric = job["good"], job.get("metric")
     folder = Path(target["folder"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from nbdebug.core.shell import running_shell
 
 __all__ = ["described_error", "innermost", "of_the_project", "place_of"]
 
@@ -50,7 +51,7 @@ def of_the_project(stack: str, root: Path) -> str:
 def place_of(file: str, line: int, root: Path) -> dict[str, Any] | None:
     """Return a line of a file under the root, or of a cell of the notebook; None for code of anybody else."""
     text = linecache.getline(file, line).strip()
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = running_shell()
     cell = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
     if cell is not None:
         return {"file": getattr(shell, "nbdebug_notebook", "notebook"), "line": line, "text": text, "cell": int(cell)}

@@ -64,7 +64,7 @@ def _crashed(error: BaseException, root: Path) -> dict[str, Any]:
     """Describe an exception of the program, with what nbdebug knows of such errors."""
     described = described_error(error, root)
     try:
-        from nbdebug.exceptions import explain_error
+        from nbdebug.engine.explain_error import explain_error
 
         known = explain_error(error)
         described["explanation"] = str(known) if known.kind else ""

@@ -12,7 +12,7 @@ import torch
 from nbdebug.core.control import Control
 from nbdebug.errors import BadInput
 from nbdebug.sandbox import guarded, make_sandbox
-from nbdebug.sandbox.state_snapshot import Witness
+from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Batch, Feed, Setup
 from nbdebug.setup.batch_layout import Signature, read_batch
 from nbdebug.setup.feature_rows import digests_of
@@ -69,7 +69,7 @@ class BatchSource:
 
     def _guarded(self, look: Callable[[], T], seed: int) -> T:
         live = self.setup.live_parts() if self.setup is not None else self.feed.live_parts
-        return guarded(look, live, self.control, seed=seed, witness=Witness(*live))
+        return guarded(look, live, self.control, seed=seed, snapshot=StateSnapshot(*live))
 
     def _wrap(self, raw: Any) -> Batch:
         if self.setup is not None:

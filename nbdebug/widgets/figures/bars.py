@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import bqplot
@@ -12,12 +12,12 @@ import numpy as np
 from nbdebug.charts import Bars
 from nbdebug.charts.choice import is_out, noteworthy
 from nbdebug.charts.static.bars import bar_scale
-from nbdebug.core.text import figure
-from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades, short
+from nbdebug.core.text import clipped, figure
+from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades
 
 __all__ = ["LiveBars"]
 
-ROW, MOST_LETTERS = 20, 26  # pixels of a bar, letters of its name
+ROW, MOST_LETTERS, MOST_TICKS = 20, 26, 5  # pixels of a bar, letters of its name, values on the axis
 
 
 class LiveBars(LiveFigure):
@@ -32,8 +32,32 @@ class LiveBars(LiveFigure):
         self._bars = bqplot.Bars(x=[], y=[], scales={"x": names, "y": values}, orientation="horizontal", tooltip=tip)
         self._bars.padding = 0.3
         self._values, self._names = bqplot.Axis(scale=values, **QUIET), bqplot.Axis(scale=names, color="#7f7f7f")
+        self._values.num_ticks = MOST_TICKS
         self._names.orientation, self._names.grid_lines = "vertical", "none"
+        self._is_told = False
+        self._kept: list[int] = []  # the bars that are drawn, from the bottom up, by their place in the chart
         return {"marks": [self._bars], "axes": [self._names, self._values], "padding_y": 0}
+
+    def on_choose(self, act: Callable[[int], None]) -> None:
+        """Let a click on a bar choose it: `act` is told its place in the chart."""
+        self._bars.interactions = {"click": "select", "hover": "tooltip"}
+        self._bars.selected_style = {"stroke": "#7f7f7f", "stroke-width": "3"}
+
+        def chosen(change: Any) -> None:
+            places = [int(at) for at in (change["new"] if change["new"] is not None else [])]
+            if places and places[-1] < len(self._kept) and not self._is_told:
+                act(self._kept[places[-1]])
+
+        self._bars.observe(chosen, "selected")
+
+    def choose(self, place: int) -> None:
+        """Show which bar is chosen; none where it is not drawn."""
+        at = self._kept.index(place) if place in self._kept else None
+        now = [] if self._bars.selected is None else self._bars.selected.tolist()
+        if now != ([] if at is None else [at]):
+            self._is_told = True  # and not chosen by a person
+            self._bars.selected = None if at is None else np.array([at])
+            self._is_told = False
 
     def _shape_of(self, chart: Bars) -> Any:
         return self._is_log(chart), chart.unit
@@ -45,6 +69,7 @@ class LiveBars(LiveFigure):
     def _fill(self, chart: Bars, final: bool) -> None:
         values = [float(value) for value in chart.values]
         kept = noteworthy(values, chart.band)[::-1]  # the first at the top
+        self._kept = kept
         shown = [values[i] for i in kept]
         names = _unlike(_named(chart, i, values[i]) for i in kept)
         drawn = [v if math.isfinite(v) and (v > 0 or not self._is_log(chart)) else math.nan for v in shown]
@@ -56,7 +81,7 @@ class LiveBars(LiveFigure):
             self._bars.base = low
             self._bars.x, self._bars.y = names, np.nan_to_num(np.array(drawn), nan=low)
             self._bars.colors = [VERMILION if is_out(v, chart.band) else BLUE for v in shown]
-            self._values.label = short(chart.unit, 60)
+            self._values.label = clipped(chart.unit, 60)
             if self._is_log(chart):
                 mark_decades(self._values, [low, *drawn], 5)
         self._head.value = head(chart.title, notes=self._notes(chart, values, kept))
@@ -72,8 +97,8 @@ class LiveBars(LiveFigure):
 
 
 def _named(chart: Bars, index: int, value: float) -> str:
-    name = short(chart.labels[index] if index < len(chart.labels) else index, MOST_LETTERS)
-    return f"{'! ' * is_out(value, chart.band)}{name}{'' if math.isfinite(value) else f' ({figure(value)})'}"
+    name = clipped(chart.labels[index] if index < len(chart.labels) else index, MOST_LETTERS)
+    return f"{'! ' * is_out(value, chart.band)}{name}  {figure(value)}"
 
 
 def _unlike(names: Iterable[str]) -> list[str]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from nbdebug.charts import Exhibit
 from nbdebug.charts.static.scales import scale_over, tick_label
-from nbdebug.core.text import clean_text
+from nbdebug.core.text import clean_text, clipped
 from nbdebug.widgets.closing import take_down
 
-__all__ = ["BLUE", "COLORS", "DASHES", "MARGIN", "QUIET", "VERMILION", "LiveFigure", "head", "mark_decades", "short"]
+__all__ = ["BLUE", "COLORS", "DASHES", "MARGIN", "QUIET", "VERMILION", "LiveFigure", "head", "mark_decades"]
 
 BLUE, VERMILION = "#0072B2", "#D55E00"  # Okabe and Ito: color-blind people can tell them apart
 COLORS = (BLUE, "#E69F00", "#009E73", "#CC79A7", VERMILION, "#56B4E9", "#8C8C8C")
@@ -87,18 +87,12 @@ def mark_decades(axis: bqplot.Axis, values: Iterable[float], most: int) -> None:
         axis.tick_values, axis.tick_labels = marks, {f"{mark:.16g}": tick_label(mark) for mark in marks.tolist()}
 
 
-def short(text: object, limit: int) -> str:
-    """Keep both ends of a long name, because the parts of a model differ at either."""
-    line = " ".join(clean_text(text).split())
-    return line if len(line) <= limit else f"{line[: limit // 2 - 1]}…{line[-(limit // 2) :]}"
-
-
 def head(title: str, entries: Sequence[tuple[str, str, str]] = (), notes: Sequence[str] = ()) -> str:
     """Return the words above a figure: its title, each curve by color, dash and name, and notes."""
     shown = "".join(
         '<span style="white-space:nowrap;margin-right:16px"><svg width="24" height="8" aria-hidden="true">'
         f'<path d="M0 4H24" stroke="{color}" stroke-width="2" stroke-dasharray="{DASHES[dash]}"/></svg> '
-        f"{escape(short(name, 60))}</span>"
+        f"{escape(clipped(name, 60))}</span>"
         for color, dash, name in entries
     )
     said = "".join(f"<div>{escape(note)}</div>" for note in notes)

@@ -10,7 +10,8 @@ import ipywidgets as widgets
 import numpy as np
 
 from nbdebug.charts import HistogramGrid
-from nbdebug.widgets.figures.base import BLUE, MARGIN, QUIET, LiveFigure, head, short
+from nbdebug.core.text import clipped
+from nbdebug.widgets.figures.base import BLUE, MARGIN, QUIET, VERMILION, LiveFigure, head
 
 __all__ = ["LiveHistograms"]
 
@@ -22,7 +23,7 @@ class LiveHistograms(LiveFigure):
 
     def _made(self, chart: HistogramGrid) -> dict[str, Any]:
         across, up = bqplot.LinearScale(), bqplot.LinearScale(min=0)
-        tip = bqplot.Tooltip(fields=["x", "y"], labels=[short(chart.x_label, 30), "count"], formats=[".4g", ".4g"])
+        tip = bqplot.Tooltip(fields=["x", "y"], labels=[clipped(chart.x_label, 30), "count"], formats=[".4g", ".4g"])
         self._bars = bqplot.Bars(x=[], y=[], scales={"x": across, "y": up}, colors=[BLUE], padding=0, tooltip=tip)
         self._across, self._up = bqplot.Axis(scale=across, color="#7f7f7f"), bqplot.Axis(scale=up, **QUIET)
         self._across.grid_lines, self._up.orientation, self._up.label = "none", "vertical", "count"
@@ -37,10 +38,11 @@ class LiveHistograms(LiveFigure):
     def _fill(self, chart: HistogramGrid, final: bool) -> None:
         self.figure.layout.height = "220px"
         self._chart, chosen = chart, self._rows.index or 0
-        names = [short(chart.rows[i] if i < len(chart.rows) else i, 60) for i in range(len(chart.counts))]
+        names = [clipped(chart.rows[i] if i < len(chart.rows) else i, 60) for i in range(len(chart.counts))]
         if self._rows.options != tuple((name, i) for i, name in enumerate(names)):
             self._rows.options = tuple((name, i) for i, name in enumerate(names))
         self._rows.index = min(chosen, len(names) - 1)
+        self._rows.layout.display = None if len(names) > 1 else "none"
         self._head.value = head(chart.title)
         self._show_row()
 
@@ -54,6 +56,7 @@ class LiveHistograms(LiveFigure):
             # Bins of different widths are drawn alike, and labeled by their edges.
             self._bars.x = (edges[:-1] + edges[1:]) / 2 if even else np.arange(len(counts)) + 0.5
             self._bars.y = counts
+            self._bars.colors = [VERMILION if i in chart.marked else BLUE for i in range(max(len(counts), 1))]
             self._across.tick_values = None if even else marks.astype(float)
             self._across.tick_labels = None if even else {str(mark): f"{edges[mark]:.2g}" for mark in marks.tolist()}
-            self._across.label = short(chart.x_label, 60)
+            self._across.label = clipped(chart.x_label, 60)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nbdebug.charts import Lines
 from nbdebug.charts.thinning import thinned
-from nbdebug.core.text import plural
+from nbdebug.core.text import clipped, plural
 from nbdebug.widgets.figures.base import (
     COLORS,
     DASHES,
@@ -21,7 +21,6 @@ from nbdebug.widgets.figures.base import (
     LiveFigure,
     head,
     mark_decades,
-    short,
 )
 
 __all__ = ["LiveLines"]
@@ -40,7 +39,7 @@ class LiveLines(LiveFigure):
         across = bqplot.LogScale() if chart.log_x else bqplot.LinearScale()
         up = bqplot.LogScale() if chart.log_y else bqplot.LinearScale()
         scales = {"x": across, "y": up}
-        tip = bqplot.Tooltip(fields=["name", "x", "y"], labels=["", short(chart.x_label, 30), "value"])
+        tip = bqplot.Tooltip(fields=["name", "x", "y"], labels=["", clipped(chart.x_label, 30), "value"])
         tip.formats = ["", ".6g", ".4g"]
         self._lines, self._points = [], []
         for index in range(len(chart.series[:MOST_CURVES])):
@@ -93,9 +92,9 @@ class LiveLines(LiveFigure):
             x, y = thinned(x[:end], y[:end], MOST_POINTS if final else MOST_LIVE)
             with line.hold_sync():
                 line.x, line.y = x, y
-            self._fill_points(points, short(name, 40), x if final else x[:0], y)
+            self._fill_points(points, clipped(name, 40), x if final else x[:0], y)
         with self._across.hold_sync(), self._up.hold_sync():
-            self._across.label, self._up.label = short(chart.x_label, 60), short(chart.y_label, 40)
+            self._across.label, self._up.label = clipped(chart.x_label, 60), clipped(chart.y_label, 40)
             self._up.label_offset = "46px"
             for axis, is_log, name in ((self._across, chart.log_x, "x"), (self._up, chart.log_y, "y")):
                 if is_log:

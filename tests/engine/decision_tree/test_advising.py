@@ -48,7 +48,7 @@ def test_a_model_that_does_not_run_is_mended_first() -> None:
     """Whatever else could be asked."""
     report = examined(["forward-fails"], model=nn.Linear(7, 10))
     advice = next_step(report.results, {"nan-when": "at the first step"}, "loss is NaN")
-    assert advice.step is None and advice.mend is not None and advice.mend.check == "forward-fails"
+    assert advice.step is None and advice.fix is not None and advice.fix.check == "forward-fails"
 
 
 def hasty() -> dict[str, Any]:
@@ -59,7 +59,7 @@ def hasty() -> dict[str, Any]:
 
 
 def test_a_bug_asks_for_what_could_explain_it() -> None:
-    """A batch that is not learned leads to the rate; once that is found too, the rate is what has to be mended."""
+    """A batch that is not learned leads to the rate; once that is found too, the rate is what has to be fixed."""
     results = examined(["cannot-overfit-batch"], **hasty()).results
     assert [f.check for r in results for f in r.findings] == ["cannot-overfit-batch"]
     walked = []
@@ -72,7 +72,7 @@ def test_a_bug_asks_for_what_could_explain_it() -> None:
     assert len(walked) <= 2
     rest = [nbdebug.Result(c, "clean") for c in registry.load().checks if c not in {r.check for r in results}]
     end = next_step([*results, *rest], symptom="loss does not fall")
-    assert end.mend is not None and end.mend.check == "learning-rate-too-high"
+    assert end.fix is not None and end.fix.check == "learning-rate-too-high"
 
 
 def test_at_the_end_it_asks_and_says_so() -> None:
@@ -88,7 +88,7 @@ def test_at_the_end_it_asks_and_says_so() -> None:
         asked[advice.question.id] = kinds.get(advice.question.kind) or advice.question.answers[0]
     assert set(asked) == {q.id for q in questions("bad-on-validation")}
     last = next_step(clean, asked, "bad-on-validation")
-    assert last.question is None and last.mend is None and last.why
+    assert last.question is None and last.fix is None and last.why
 
 
 def test_a_suspicion_is_mended_when_all_is_asked() -> None:
@@ -99,7 +99,7 @@ def test_a_suspicion_is_mended_when_all_is_asked() -> None:
     rest = [nbdebug.Result(check, "clean") for check in registry.load().checks if check != "extreme-batch-size"]
     assert next_step([found]).step is not None
     advice = next_step([found, *rest])
-    assert advice.mend is not None and advice.mend.check == "extreme-batch-size"
+    assert advice.fix is not None and advice.fix.check == "extreme-batch-size"
 
 
 @pytest.mark.parametrize("name", ["nonsense", 3])
@@ -116,4 +116,4 @@ def test_a_suspect_that_explains_a_bug_is_fixed_before_it() -> None:
     found = {finding.check: finding.severity for finding in report.alarms}
     assert found["softmax-over-wrong-dim"] == "suspect" and found["batch-mixing"] == "bug"
     advice = next_step(report.results)
-    assert advice.mend is not None and advice.mend.check == "softmax-over-wrong-dim"
+    assert advice.fix is not None and advice.fix.check == "softmax-over-wrong-dim"

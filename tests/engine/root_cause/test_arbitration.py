@@ -87,7 +87,7 @@ def test_inputs_are_told_from_what_follows_from_them() -> None:
 
 
 def test_two_causes_are_both_named() -> None:
-    """Where neither cure alone is enough, both are made together."""
+    """Where neither fix alone is enough, both are made together."""
     checks = ["unnormalized-inputs", "initialization-off-scale", *LEARNING]
     report = nbdebug.diagnose(**setup(mlp(60.0), 0.05, 100.0), checks=checks, progress=False)
     assert {f.check for f in report.alarms[:2]} == {"unnormalized-inputs", "initialization-off-scale"}
@@ -236,7 +236,7 @@ def test_the_verdict_says_what_follows(trials: list[Trial], expected: str) -> No
 
 
 def test_what_cured_comes_first_and_what_did_not_explains_no_longer() -> None:
-    """A suspicion that was seen to cure outranks a bug that was seen not to."""
+    """A suspicion that was seen to be the cause outranks a bug that was seen not to."""
     found = [finding("b", "s", severity="bug"), finding("a", severity="suspect"), finding("s")]
     trials = [Trial(("a",), ("s",), (), 0.02), Trial(("b",), (), ("s",), 2.3)]
     after = ranked(told(found, trials, ["s"]), ["b", "a", "s"])
@@ -254,7 +254,7 @@ def test_evidence_of_a_check_is_no_verdict() -> None:
 
 
 def test_what_was_not_tried_keeps_its_place() -> None:
-    """A bug that nobody can cure on a copy is not outranked by a suspicion whose cure helped."""
+    """A bug that cannot be fixed on a copy is not outranked by a suspicion whose fix helped."""
     found = [finding("b", severity="bug"), finding("a", severity="suspect"), finding("s")]
     after = ranked(told(found, [Trial(("a",), ("s",), ())], ["s"]), ["b", "a", "s"])
     assert [f.check for f in after] == ["b", "a", "s"]
@@ -267,7 +267,7 @@ def test_a_remedy_that_does_not_cure_its_own_finding_proves_nothing() -> None:
     idle = nbdebug.Remedy("Do nothing.", "", Patch("multiply-learning-rate", {"factor": 1.0}))
     session.journal.write(frozen.with_findings(tuple(replace(f, remedies=(idle,)) for f in frozen.findings)))
     trials = arbitrate(session, ORDER, shown=False)
-    assert trials and all("frozen-parameters" not in trial.cured for trial in trials)
+    assert trials and all("frozen-parameters" not in trial.fixed for trial in trials)
 
 
 def test_a_control_without_time_tries_nothing() -> None:

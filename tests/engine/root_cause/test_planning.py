@@ -26,9 +26,9 @@ def test_the_cheapest_is_planned_and_says_why(session: Session) -> None:
     """What the same experiments took before is what they cost."""
     dear(session, "frozen-parameters")
     plan = planned(session, ORDER)
-    assert plan is not None and plan.cure != "frozen-parameters" and plan.seconds > 0
+    assert plan is not None and plan.fix != "frozen-parameters" and plan.seconds > 0
     assert "frozen-parameters" in plan.rivals
-    assert f"The cheapest experiment to find the root cause: fix {plan.cure} alone on a copy" in plan.says
+    assert f"The cheapest experiment to find the root cause: fix {plan.fix} alone on a copy" in plan.says
     assert "may each be the cause of cannot-overfit-batch" in plan.says
 
 
@@ -36,6 +36,6 @@ def test_the_cheapest_is_made_first(session: Session) -> None:
     """Where the time ends, the dearest is what was left out."""
     dear(session, "frozen-parameters")
     trials = arbitrate(session, ORDER, shown=False)
-    alone = [trial.cured[0] for trial in trials if len(trial.cured) == 1]
+    alone = [trial.fixed[0] for trial in trials if len(trial.fixed) == 1]
     assert len(alone) > 1 and alone[-1] == "frozen-parameters"
     assert any(note.startswith("Root cause experiment on copies: with ") for note in session.journal.notes)
