@@ -8,6 +8,7 @@ from nbdebug.checks.data.blank_in_targets import CtcTargets
 from nbdebug.checks.loss.layers_share_weights import SharedLayer, SharedLayers
 from nbdebug.checks.loss.missing_create_graph import DerivativeTerms
 from nbdebug.checks.loss.unregistered_parameters import HiddenParameter, HiddenParameters
+from nbdebug.evidence.field_tables import FieldTable, FieldTables
 from nbdebug.evidence.initial_weights import InitialWeights, WeightFacts
 from nbdebug.evidence.optimizer_coverage import OptimizerCoverage
 from nbdebug.evidence.parameter_gradients import GradientReach, ParameterReach, ReachCut
@@ -166,6 +167,8 @@ table.row("most targets are too long", "bug", CtcTargets(0, 64, 0, 40, 5))
 table.row("some targets are too long", "suspect", CtcTargets(0, 64, 0, 4, 5))
 
 table = Table("layers-share-weights")
-table.row("none", "silent", SharedLayers(()))
-table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)))
-table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)))
+table.row("none", "silent", SharedLayers(()), None)
+table.row("a stack of one", "suspect", SharedLayers((SharedLayer("blocks", ("0", "1"), "Linear", 72, True),)), None)
+table.row("heads of one", "note", SharedLayers((SharedLayer("heads", ("0", "1"), "Linear", 72, False),)), None)
+TABLES = FieldTables((FieldTable("embedding", 24, (8, 8, 8)),))
+table.row("columns without offsets", "suspect", SharedLayers(()), TABLES)

@@ -47,7 +47,7 @@ class JoinedGraphs:
 
 @probe
 def joined_graphs(sandbox: Sandbox) -> JoinedGraphs:
-    """Find the tensor of edges and the one that says which graph each node belongs to; take the widest batch."""
+    """Find the edges of joined graphs and the graph that each node belongs to, in the widest batch."""
     found = [(graphs, batch) for batch in sandbox.batches(BATCHES) for graphs in _joined(batch)]
     if not found:
         raise NotApplicable("no batch holds edges and the graph of each node")
@@ -92,7 +92,16 @@ def _counts_up(owner: torch.Tensor) -> bool:
     return whole and int(owner[-1]) + 1 >= FEWEST
 
 
-@check(explains=("batch-mixing", "worse-than-baseline", "training-fails", "inputs-ignored", "cannot-overfit-batch"))
+@check(
+    explains=(
+        "collate-mixes-samples",
+        "batch-mixing",
+        "worse-than-baseline",
+        "training-fails",
+        "inputs-ignored",
+        "cannot-overfit-batch",
+    )
+)
 def edges_not_offset(
     joined: JoinedGraphs,
     *,
