@@ -11,7 +11,6 @@ import torch
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
-from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.attention import BLOCKED, FUSED, Attention, attentions
 from nbdebug.experiments.locate_module import jittered
@@ -65,13 +64,11 @@ class AttentionScores:
     shaken: tuple[AttentionFacts, ...] = ()  # the same after a small change of all weights, where heads are alike
 
 
-@probe
-def attention_scores(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> AttentionScores:
+@probe(ops=("softmax", *FUSED))
+def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScores:
     """Record one run and read the softmax, the scale and the masks of every attention."""
     if trial is not None:
         require_run(trial)
-    if structure is not None and structure.lacks("softmax", *FUSED):
-        raise NotApplicable(NONE)
     batch = sandbox.batch().head(SAMPLES)
     padded = [found for found in padded_inputs(batch) if found.share > 0]
     for training in (False, True):  # some programs have a loss in one mode only

@@ -35,7 +35,7 @@ BATCHES = 4
 _NAMES = ("log_probs", "targets", "input_lengths", "target_lengths", "blank")
 
 
-@probe
+@probe(ops=("ctc_loss",))
 def ctc_targets(sandbox: Sandbox, trial: TrialRun | None) -> CtcTargets:
     """Read the targets and lengths that the CTC loss is called with."""
     if trial is None and sandbox.train_step is None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
@@ -32,13 +31,11 @@ _SUMS = ("add", "add_", "radd", "sub", "sub_", "rsub", "stack", "cat")
 _PASSED_ON = ("mul", "mul_", "rmul", "div", "div_", "mean", "sum", "neg", "to", "squeeze", "reshape", "view", "float")
 
 
-@probe
-def derivative_terms(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> DerivativeTerms:
+@probe(ops=("grad",))
+def derivative_terms(sandbox: Sandbox, trial: TrialRun | None) -> DerivativeTerms:
     """Look for terms of the loss that come from `torch.autograd.grad` and have no gradient themselves."""
     if trial is None and sandbox.train_step is None:
         raise NotApplicable("the loss does not run")
-    if structure is not None and structure.lacks("grad"):
-        raise NotApplicable("the loss takes no derivative by torch.autograd.grad")
     sandbox.ready_to_train()
     with required_run():
         recording = run_recorded(sandbox, sandbox.batch(), step=sandbox.train_step is not None)

@@ -12,7 +12,6 @@ from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.hidden_inputs import HiddenInputs
-from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.compared_positions import Compared, compared
 from nbdebug.experiments.sample_exchange import samples_of
@@ -43,13 +42,11 @@ class MaskedTokens:
     where: str
 
 
-@probe
-def masked_tokens(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> MaskedTokens:
+@probe(ops=("embedding",))
+def masked_tokens(sandbox: Sandbox, trial: TrialRun | None) -> MaskedTokens:
     """Compare the tokens that the model reads with the targets that count at the same positions."""
     if trial is not None:
         require_run(trial)
-    if structure is not None and structure.lacks("embedding"):
-        raise NotApplicable("no tokens are looked up")
     sandbox.ready_to_train()
     batch = samples_of(sandbox).head(32).batch
     step = sandbox.train_step is not None
