@@ -97,7 +97,7 @@ PRIVATE = {
     *("illness", "patient", "patients", "cure", "cured", "heal", "mend", "mended", "slope", "slopes", "postmortem"),
     *("reins", "hush", "arbitration", "twin", "twins", "nobody", "somebody", "heart", "furnish"),
 }
-REGRESSION = {"quantile_slopes"}
+REGRESSION = {"quantile_derivatives"}
 
 
 def test_private_words_are_no_names() -> None:

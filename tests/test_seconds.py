@@ -36,7 +36,7 @@ SECONDS = {
     "nbdebug/watch/live.py": {"REFRESH": SHOWN},
     "nbdebug/watch/ranks.py": {"PATIENCE": WAITS},
     "nbdebug/widgets/charts.py": {"AT_MOST_EVERY": SHOWN},
-    "nbdebug/widgets/pictures.py": {"STATIC_EVERY": SHOWN},
+    "nbdebug/widgets/pictures.py": {"SETTLING": SHOWN, "STATIC_EVERY": SHOWN},
 }
 
 

@@ -14,7 +14,7 @@ __all__ = [
     "channels_swapped",
     "label_difference",
     "moved_columns",
-    "quantile_slopes",
+    "quantile_derivatives",
     "target_difference",
     "tell_apart",
 ]
@@ -73,7 +73,7 @@ def _kurtosis(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return tails
 
 
-def quantile_slopes(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float, float], ...]:
+def quantile_derivatives(train: SampleTable, other: SampleTable) -> tuple[tuple[str, float, float, float], ...]:
     """For each input, give factor and offset between the quantiles of its values, and how straight that line is.
 
     Both are medians over all pairs of quantiles: exact where most of the quantiles are, as those of pixels.

@@ -1,4 +1,4 @@
-"""Ops of a recorded run whose result nobody reads although their operand goes on being used."""
+"""Ops of a recorded run whose result is never read, although their operand goes on being used."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.loss.positive_pairs_repelled import PairForces
-from nbdebug.checks.loss.quantiles_reversed import QuantileSlopes
+from nbdebug.checks.loss.quantiles_reversed import QuantileDerivatives
 from nbdebug.evidence.flow_likelihood import FlowLikelihood
 from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.evidence.sampled_normal import SampledNormal
@@ -148,7 +148,7 @@ table.pair(
 
 
 table = Table("quantiles-reversed")
-table.row("no levels", "silent", QuantileSlopes((0.9, 0.1), (), "loss_fn"))
-table.row("as written", "silent", QuantileSlopes((0.1, 0.9), (0.1, 0.9), "loss_fn"))
-table.row("falling on purpose", "silent", QuantileSlopes((0.9, 0.2), (0.9, 0.2), "loss_fn"))
-table.pair("near", lambda d: QuantileSlopes((0.9, 0.1), (0.1 + d, 0.9), "loss_fn"), {0.019: "bug", 0.021: "silent"})
+table.row("no levels", "silent", QuantileDerivatives((0.9, 0.1), (), "loss_fn"))
+table.row("as written", "silent", QuantileDerivatives((0.1, 0.9), (0.1, 0.9), "loss_fn"))
+table.row("falling on purpose", "silent", QuantileDerivatives((0.9, 0.2), (0.9, 0.2), "loss_fn"))
+table.pair("near", lambda d: QuantileDerivatives((0.9, 0.1), (0.1 + d, 0.9), "loss_fn"), {0.019: "bug", 0.021: "silent"})

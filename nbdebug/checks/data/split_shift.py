@@ -17,7 +17,7 @@ from nbdebug.evidence.split_statistics import (
     channels_swapped,
     label_difference,
     moved_columns,
-    quantile_slopes,
+    quantile_derivatives,
     target_difference,
     tell_apart,
 )
@@ -89,7 +89,7 @@ def _compare(train: SampleTable, other: SampleTable, random: bool) -> Shift:
         size=len(other),
         columns=train.rows.shape[1],
         moved=moved_columns(train, other),
-        slopes=quantile_slopes(train, other),
+        slopes=quantile_derivatives(train, other),
         auc=auc,
         auc_p=p,
         channels_swapped=channels_swapped(train, other),

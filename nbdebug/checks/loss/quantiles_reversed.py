@@ -19,13 +19,13 @@ from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup.user_code import required_user_code
 
-__all__ = ["QuantileSlopes", "quantile_slopes", "quantiles_reversed"]
+__all__ = ["QuantileDerivatives", "quantile_derivatives", "quantiles_reversed"]
 
 LINEAR = 0.01  # how far twice the error may be from twice the cost
 
 
 @dataclass(frozen=True)
-class QuantileSlopes:
+class QuantileDerivatives:
     """The quantile that each output learns, by what errors to both sides cost, and the levels that the loss is given.
 
     `given` is the sequence of constants of the loss that is closest to these quantiles or to their opposites.
@@ -37,7 +37,7 @@ class QuantileSlopes:
 
 
 @probe
-def quantile_slopes(sandbox: Sandbox, trial: TrialRun | None) -> QuantileSlopes:
+def quantile_derivatives(sandbox: Sandbox, trial: TrialRun | None) -> QuantileDerivatives:
     """Move each output to both sides of its target, and read what it costs."""
     if trial is not None:
         require_run(trial)
@@ -57,7 +57,7 @@ def quantile_slopes(sandbox: Sandbox, trial: TrialRun | None) -> QuantileSlopes:
     opposite = torch.tensor(learned).neg() + 1
     lists = [c for c in _constants(taped.tape) if len(c) == len(learned)]
     given = min(lists, key=lambda c: float((torch.tensor(c) - opposite).abs().max()), default=())
-    return QuantileSlopes(tuple(learned), tuple(given), place)
+    return QuantileDerivatives(tuple(learned), tuple(given), place)
 
 
 def _level(taped: TapedLoss, head: int, exact: torch.Tensor, column: int) -> float:
@@ -101,7 +101,7 @@ def _is_constant(tape: Tape, value: Value) -> bool:
 
 @check(explains=("loss-sign-flipped",))
 def quantiles_reversed(
-    slopes: QuantileSlopes,
+    slopes: QuantileDerivatives,
     *,
     near: float = 0.02,  # between the opposite of what an output learns and the level that is written down
 ) -> Iterator[Finding]:
