@@ -1,4 +1,4 @@
-"""Ops of a recorded run whose result nobody reads although their operand goes on being used."""
+"""Ops of a recorded run whose result is never read although their operand goes on being used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbdebug.setup.nested import tensors_in
 
 __all__ = ["Discarded", "Returned", "discarded_results", "doubled_values", "returned_values"]
 
-EFFECTS = (  # out-of-place ops that have a twin in place, and that nobody calls to look at a number
+EFFECTS = (  # out-of-place ops that have a twin in place, and that are not called to look at a number
     "masked_fill", "masked_scatter", "scatter", "scatter_add", "index_add", "index_fill", "index_copy", "index_put",
     "clamp", "clip", "relu", "leaky_relu", "elu", "gelu", "dropout", "add", "radd", "sub",
 )  # fmt: skip
