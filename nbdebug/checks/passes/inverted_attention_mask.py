@@ -42,14 +42,14 @@ def inverted_attention_mask(
     masked = structure.masked if structure is not None else None
     if scores is None and (structure is None or not structure.padded):
         raise NotApplicable("there is no attention, and no input looks like padded sequences")
-    if masked is not None and masked.words <= 1 - seen and masked.padding > masked.words:
-        yield _zeroed(masked, seen)
     known = [
         (facts, facts.words_seen, facts.padding_seen)
         for facts in (scores.attentions if scores is not None else ())
         if facts.words_seen is not None and facts.padding_seen is not None
     ]
     found = [one for one in known if one[2] >= seen and one[1] <= 1 - seen]
+    if not found and masked is not None and masked.words <= 1 - seen and masked.padding > masked.words:
+        yield _zeroed(masked, seen)
     for facts, words, padding in found[:1]:
         yield Finding(
             f"The mask of `{facts.module or 'the attention'}` is inverted: queries may see {words:.0%} of "
