@@ -44,6 +44,7 @@ class ProbeSpec:
     yields: type
     is_quick: bool = True
     share: float = 0.25
+    ops: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -198,16 +199,19 @@ def check(
 @overload
 def probe(function: F, /) -> F: ...
 @overload
-def probe(*, quick: bool = True, share: float = 0.25) -> Callable[[F], F]: ...
-def probe(function: F | None = None, /, *, quick: bool = True, share: float = 0.25) -> F | Callable[[F], F]:
+def probe(*, quick: bool = True, share: float = 0.25, ops: Iterable[str] = ()) -> Callable[[F], F]: ...
+def probe(
+    function: F | None = None, /, *, quick: bool = True, share: float = 0.25, ops: Iterable[str] = ()
+) -> F | Callable[[F], F]:
     """Register a function that experiments on a copy, or looks at a setup, and returns evidence.
 
     One that trains for a while, or takes longer than some training steps, says `quick=False`: a quick diagnosis
-    leaves it out. `share` is the part of a run's time limit that it may take; what does not fit is not tried.
+    leaves it out. `share` is the part of a run's time limit that it may take; what does not fit is not tried. With
+    `ops`, it is left out unless a recorded run of the loss or training step calls one of these torch functions.
     """
 
     def register(function: F) -> F:
-        registry.add_probe(replace(_source(function, quick), share=share))
+        registry.add_probe(replace(_source(function, quick), share=share, ops=tuple(ops)))
         return function
 
     return register if function is None else register(function)

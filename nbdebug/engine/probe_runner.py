@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,11 +28,12 @@ from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.observe_call import observed_reading
 from nbdebug.sandbox import Sandbox, guarded, make_sandbox
 from nbdebug.sandbox.isolation import refuse_leaking
+from nbdebug.sandbox.late_copy import is_made, late_sandbox
 from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Reading, Setup
 from nbdebug.setup.user_code import raised_by_user
 
-__all__ = ["Missing", "ProbeRunner", "not_tried"]
+__all__ = ["Missing", "ProbeRunner", "collecting_only_new", "not_tried"]
 
 T = TypeVar("T")
 
@@ -136,17 +138,29 @@ class ProbeRunner:
             if need.kind is Control:
                 needs[name] = self.control
             elif need.kind is Sandbox:
-                needs[name] = make_sandbox(self.setup, self.control)
-                self._tell_notes(needs[name])
+                needs[name] = late_sandbox(self.setup, self.control, self._tell_notes)
         try:
             with self.control.share(spec.share):
                 return spec.function(**needs)
         finally:
             for made in needs.values():
-                if isinstance(made, Sandbox):
+                if isinstance(made, Sandbox) and is_made(made):
                     self._tell_notes(made)  # what its first pass showed
             if any(need.kind is Sandbox for need in spec.needs.values()) and not self.control.interrupted.is_set():
                 refuse_leaking(self.setup)  # whatever the probe made of a run that was ended
+
+
+@contextmanager
+def collecting_only_new() -> Iterator[None]:
+    """Let the garbage collector leave out what exists already: walking through all of torch takes long."""
+    if gc.get_freeze_count():  # by the user, or by a run around this one
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def not_tried(control: Control) -> str:

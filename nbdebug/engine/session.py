@@ -12,7 +12,7 @@ from nbdebug.core.finding import Finding, Result
 from nbdebug.core.journal import Event, Stopped
 from nbdebug.core.registry import CheckSpec, Need, ProbeSpec, Registry, registry
 from nbdebug.engine.decision_tree import checked_answer, checked_answers, find_symptom
-from nbdebug.engine.probe_runner import Missing, ProbeRunner, not_tried
+from nbdebug.engine.probe_runner import Missing, ProbeRunner, collecting_only_new, not_tried
 from nbdebug.errors import (
     BadInput,
     Cancelled,
@@ -21,6 +21,7 @@ from nbdebug.errors import (
     described,
 )
 from nbdebug.evidence.learning_gate import LearningGate
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.sandbox import Sandbox, interrupts_held
 from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Setup
@@ -90,7 +91,7 @@ class Session(ProbeRunner):
         left = [self.registry.find(check).id for check in checks]
         self._snapshot = StateSnapshot(*self.setup.live_parts())
         try:
-            with interrupts_held(self.control):
+            with interrupts_held(self.control), collecting_only_new():
                 if first is not None:
                     first()
                 while left:
@@ -214,6 +215,9 @@ class Session(ProbeRunner):
             needs[name] = self._supply(need)
             if isinstance(needs[name], Missing):
                 return needs[name]
+        called = self._lookup(RecordedStructure) if spec.ops else None
+        if isinstance(called, RecordedStructure) and called.lacks(*spec.ops):
+            return Missing("skipped", f"a recorded run of the loss calls no {' or '.join(spec.ops)}")
         return self.run_probe(spec, needs)
 
     def known(self, kind: type) -> Any:

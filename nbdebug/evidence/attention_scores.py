@@ -12,7 +12,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.attention import BLOCKED, Attention, attentions
+from nbdebug.experiments.attention import BLOCKED, FUSED, Attention, attentions
 from nbdebug.experiments.locate_module import jittered
 from nbdebug.experiments.padding import Padded, padded_inputs
 from nbdebug.experiments.tape.program import run_recorded
@@ -22,6 +22,7 @@ from nbdebug.setup.user_code import user_code
 __all__ = ["AttentionFacts", "AttentionScores", "attention_scores"]
 
 SAMPLES = 16
+NONE = "no softmax of a product of two values is multiplied with others, so there is no attention"
 ALIKE = 1e-4  # of the spread of scores; float32 rounding is below
 TOO_FLAT = 1e-6  # a standard deviation of scores below which they are all the same, as with zero weights
 FEW = 4  # keys of a query, below which their scores say nothing about their scale
@@ -63,7 +64,7 @@ class AttentionScores:
     shaken: tuple[AttentionFacts, ...] = ()  # the same after a small change of all weights, where heads are alike
 
 
-@probe
+@probe(ops=("softmax", *FUSED))
 def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScores:
     """Record one run and read the softmax, the scale and the masks of every attention."""
     if trial is not None:
@@ -83,7 +84,7 @@ def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScore
                 shaken = [_facts(attention, padded, batch.size) for attention in attentions(again)]
         if found:
             return AttentionScores(tuple(found), batch.size, tuple(shaken))
-    raise NotApplicable("no softmax of a product of two values is multiplied with others, so there is no attention")
+    raise NotApplicable(NONE)
 
 
 def _facts(attention: Attention, padded: list[Padded], size: int) -> AttentionFacts:

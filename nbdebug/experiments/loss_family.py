@@ -9,7 +9,9 @@ reciprocals for losses of probabilities. The factor k tells the sign of the loss
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -22,6 +24,7 @@ FREE = (-3.0, -1.0, 0.5, 2.5)  # asked of every element, in an order of its own
 INSIDE = (0.15, 0.35, 0.6, 0.85)
 CLOSE = 0.02  # relative misfit; rounding in single precision stays below a tenth of this
 ENOUGH = 0.95  # share of the elements that have to agree
+PIECE = 4_000_000  # values that are worked on at a time, in double precision
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Family:
 
 @dataclass(frozen=True)
 class _Answers:
-    """Outputs that were handed in, stacked, with the losses and gradients that came back.
+    """Outputs that were handed in, stacked, with the losses and gradients that came back, in the outputs' precision.
 
     `gradients` is None unless there is a finite one for every output; `still` says that none is anything but zero. A
     gradient that is not finite, as at made-up outputs outside of a loss's domain, is no sign of a flat loss.
@@ -54,6 +57,18 @@ class _Answers:
     losses: torch.Tensor
     gradients: torch.Tensor | None
     still: bool
+
+    def pieces(self, dim: int | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield outputs and gradients in double precision, a part of the first dimension at a time.
+
+        The logits of a language model would otherwise take many times their memory. What is fitted along the first
+        dimension itself is yielded as a whole.
+        """
+        assert self.gradients is not None
+        first = max(1, self.outputs.shape[1])
+        rows = first if dim == 0 else max(1, PIECE * first // max(1, self.outputs.numel()))
+        for one, two in zip(self.outputs.split(rows, 1), self.gradients.split(rows, 1), strict=True):
+            yield one.double(), two.double()
 
 
 def recognize(box: LossBox, path: Path) -> Family:
@@ -75,12 +90,17 @@ def _points(like: torch.Tensor, values: tuple[float, ...]) -> torch.Tensor:
 
 
 def _asked(box: LossBox, path: Path, outputs: torch.Tensor) -> _Answers:
-    answers = [box.gradient(path, output) for output in outputs]
+    answers = [_answered(box, path, output) for output in outputs]
     gradients = [gradient for _, gradient in answers if gradient is not None]
     whole = len(gradients) == len(answers) and all(bool(torch.isfinite(g).all()) for g in gradients)
     losses = torch.tensor([loss for loss, _ in answers], dtype=torch.float64)
     still = not any(bool((gradient != 0).any()) for gradient in gradients)  # NaN differs from 0
-    return _Answers(outputs.double(), losses, torch.stack(gradients) if whole else None, still)
+    return _Answers(outputs, losses, torch.stack(gradients) if whole else None, still)
+
+
+def _answered(box: LossBox, path: Path, output: torch.Tensor) -> tuple[float, torch.Tensor | None]:
+    loss, gradient = box.gradient(path, output)
+    return loss, gradient.to(output.dtype) if gradient is not None else None
 
 
 def _free_family(box: LossBox, path: Path, free: _Answers) -> Family:
@@ -91,9 +111,9 @@ def _free_family(box: LossBox, path: Path, free: _Answers) -> Family:
         return Family("other")
     return (
         _linear(free)
-        or _affine_in(free, free.outputs, "squared")
+        or _affine_in(free, lambda outputs: outputs, "squared")
         or _softmax(free)
-        or _affine_in(free, free.outputs.sigmoid(), "logistic")
+        or _affine_in(free, torch.sigmoid, "logistic")
         or _distance(box, path, free)
         or _differences(free)
         or Family("other")
@@ -102,26 +122,59 @@ def _free_family(box: LossBox, path: Path, free: _Answers) -> Family:
 
 def _linear(free: _Answers) -> Family | None:
     """A gradient that is the same everywhere: the loss picks entries out of the output, as NLLLoss does."""
-    assert free.gradients is not None
-    mean = free.gradients.mean(0)
-    if float((free.gradients - mean).abs().max()) > 1e-4 * float(mean.abs().max()):
+    drift = largest = 0.0
+    for _, gradients in free.pieces():
+        mean = gradients.mean(0)
+        drift = max(drift, float((gradients - mean).abs().max()))
+        largest = max(largest, float(mean.abs().max()))
+    if drift > 1e-4 * largest:
         return None
+    mean = torch.cat([gradients.mean(0) for _, gradients in free.pieces()])
     return Family("linear", wanted=-mean, weight=mean.abs(), active=mean != 0)
 
 
-def _affine_in(free: _Answers, feature: torch.Tensor, name: str) -> Family | None:
+def _affine_in(free: _Answers, feature: Callable[[torch.Tensor], torch.Tensor], name: str) -> Family | None:
     """Fit gradient = weight·(feature − wanted) for each element over the points."""
-    assert free.gradients is not None
-    centered, drift = feature - feature.mean(0), free.gradients - free.gradients.mean(0)
-    weight = (centered * drift).sum(0) / centered.square().sum(0)
-    misfit = (drift - weight * centered).square().sum(0).sqrt()
-    size = drift.square().sum(0).sqrt()
+    size, is_close = _fit(free, feature, (0,), None)
     active = size > 1e-4 * size.max()
-    if not bool(active.any()) or float((misfit <= CLOSE * size)[active].double().mean()) < ENOUGH:
+    if not bool(active.any()) or float(is_close[active].double().mean()) < ENOUGH:
         return None
-    safe = torch.where(active, weight, torch.ones_like(weight))
-    wanted = feature.mean(0) - free.gradients.mean(0) / safe
-    return Family(name, wanted=wanted, weight=weight, active=active)
+    return Family(name, None, *_fitted(free, feature, (0,), None, active), active)
+
+
+def _fit(
+    free: _Answers, feature: Callable[[torch.Tensor], torch.Tensor], over: tuple[int, ...], dim: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return how much the gradient changes between the points, and whether the fit explains that."""
+    sizes, fits = [], []
+    for outputs, gradients in free.pieces(dim):
+        features = feature(outputs)
+        centered, drift = features - features.mean(0), gradients - gradients.mean(0)
+        weight = (centered * drift).sum(over, keepdim=True) / centered.square().sum(over, keepdim=True)
+        misfit = (drift - weight * centered).square().sum(over).sqrt()
+        sizes.append(drift.square().sum(over).sqrt())
+        fits.append(misfit <= CLOSE * sizes[-1])
+    return torch.cat(sizes), torch.cat(fits)
+
+
+def _fitted(
+    free: _Answers,
+    feature: Callable[[torch.Tensor], torch.Tensor],
+    over: tuple[int, ...],
+    dim: int | None,
+    active: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the loss wants and the weight, for every element of the output."""
+    wanted, weights, begun = [], [], 0
+    for outputs, gradients in free.pieces(dim):
+        features, rows = feature(outputs), active[begun : begun + outputs.shape[1]]
+        begun += outputs.shape[1]
+        centered, drift = features - features.mean(0), gradients - gradients.mean(0)
+        weight = (centered * drift).sum(over, keepdim=True) / centered.square().sum(over, keepdim=True)
+        weight = weight.squeeze(0).expand_as(outputs[0])
+        wanted.append(features.mean(0) - gradients.mean(0) / torch.where(rows, weight, torch.ones_like(weight)))
+        weights.append(weight)
+    return torch.cat(wanted), torch.cat(weights)
 
 
 def _softmax(free: _Answers) -> Family | None:
@@ -131,30 +184,23 @@ def _softmax(free: _Answers) -> Family | None:
 
 def _softmax_along(free: _Answers, dim: int) -> Family | None:
     """Fit gradient = weight·(softmax(output) − wanted) for each row along one dimension."""
-    assert free.gradients is not None
     if free.outputs.shape[dim + 1] < 2:
         return None
-    chances = free.outputs.softmax(dim + 1)
-    centered, drift = chances - chances.mean(0), free.gradients - free.gradients.mean(0)
-    both = (0, dim + 1)
-    weight = (centered * drift).sum(both, keepdim=True) / centered.square().sum(both, keepdim=True)
-    misfit = (drift - weight * centered).square().sum(both).sqrt()
-    size = drift.square().sum(both).sqrt()
+    chances, over = partial(torch.softmax, dim=dim + 1), (0, dim + 1)
+    size, is_close = _fit(free, chances, over, dim)
     rows = size > 1e-4 * size.max()
-    if not bool(rows.any()) or float((misfit <= CLOSE * size)[rows].double().mean()) < ENOUGH:
+    if not bool(rows.any()) or float(is_close[rows].double().mean()) < ENOUGH:
         return None
     active = rows.unsqueeze(dim).expand_as(free.outputs[0])
-    weight = weight.squeeze(0).expand_as(free.outputs[0])
-    safe = torch.where(active, weight, torch.ones_like(weight))
-    wanted = chances.mean(0) - free.gradients.mean(0) / safe
-    return Family("softmax", dim, wanted, weight, active)
+    return Family("softmax", dim, *_fitted(free, chances, over, dim, active), active)
 
 
 def _differences(free: _Answers) -> Family | None:
     """Whether the gradient sums to nothing along a dimension: only differences between scores matter there."""
     assert free.gradients is not None
     for dim in reversed(range(free.outputs.dim() - 1)):
-        sums, size = free.gradients.sum(dim + 1).abs(), free.gradients.abs().sum(dim + 1)
+        sums = free.gradients.sum(dim + 1, dtype=torch.float64).abs()
+        size = free.gradients.abs().sum(dim + 1, dtype=torch.float64)
         if free.outputs.shape[dim + 1] > 1 and float(sums.max()) <= 1e-3 * float(size.max()):
             return Family("differences", dim)
     return None
@@ -162,7 +208,7 @@ def _differences(free: _Answers) -> Family | None:
 
 def _distance(box: LossBox, path: Path, free: _Answers) -> Family | None:
     """Whether every element is pulled back from both sides; if so, halve the interval until the place is known."""
-    like, far = free.outputs[0], _far(box)
+    like, far = free.outputs[0].double(), _far(box)
     low, high = torch.full_like(like, -far), torch.full_like(like, far)
     below, above = _derivative(box, path, low), _derivative(box, path, high)
     if below is None or above is None:
@@ -199,13 +245,14 @@ def _of_probabilities(box: LossBox, path: Path, like: torch.Tensor) -> Family | 
     inside = _asked(box, path, _points(like, INSIDE))
     if inside.gradients is None or not bool(inside.gradients.any()):
         return None
-    falls, rises = -1 / inside.outputs, 1 / (1 - inside.outputs)
+    outputs, gradients = inside.outputs.double(), inside.gradients.double()
+    falls, rises = -1 / outputs, 1 / (1 - outputs)
     ff, fr, rr = (falls * falls).sum(0), (falls * rises).sum(0), (rises * rises).sum(0)
-    fg, rg = (falls * inside.gradients).sum(0), (rises * inside.gradients).sum(0)
+    fg, rg = (falls * gradients).sum(0), (rises * gradients).sum(0)
     whole = ff * rr - fr * fr
     a, b = (rr * fg - fr * rg) / whole, (ff * rg - fr * fg) / whole
-    misfit = (inside.gradients - a * falls - b * rises).square().sum(0).sqrt()
-    size = inside.gradients.square().sum(0).sqrt()
+    misfit = (gradients - a * falls - b * rises).square().sum(0).sqrt()
+    size = gradients.square().sum(0).sqrt()
     active = size > 1e-4 * size.max()
     if float((misfit <= CLOSE * size)[active].double().mean()) < ENOUGH:
         return None

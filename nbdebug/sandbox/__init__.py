@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
+from nbdebug.core import torch_compat
 from nbdebug.core.control import Control
 from nbdebug.errors import BadInput, NotApplicable
 from nbdebug.sandbox.copying import copy_together, refuse_too_large
@@ -26,7 +29,7 @@ from nbdebug.setup.distributed.alone import look_wrapped
 from nbdebug.setup.loss import infer_loss, main_output, own_loss, total_of
 from nbdebug.setup.rebinding import Rebinder, says_reached
 
-__all__ = ["Outcome", "Sandbox", "guarded", "interrupts_held", "make_sandbox"]
+__all__ = ["Outcome", "Sandbox", "copy_setup", "guarded", "interrupts_held", "make_sandbox", "refuse_copy"]
 
 QUICK_BATCHES = 2
 
@@ -209,11 +212,13 @@ class Sandbox:
 
 def make_sandbox(setup: Setup, control: Control) -> Sandbox:
     """Copy the model, optimizer, scheduler and loss in one go, and say what could not be copied."""
-    refuse_leaking(setup)
-    if setup.no_copy:
-        raise NotApplicable(setup.no_copy)
+    refuse_copy(setup)
+    return copy_setup(setup, control)
+
+
+def copy_setup(setup: Setup, control: Control) -> Sandbox:
+    """Copy what `refuse_copy` has let pass."""
     model = unwrap(setup.model)
-    refuse_too_large(model, setup.optimizer)
     functions = [setup.loss_fn, setup.compute_loss, setup.train_step, setup.loss_parts]
     holders = [part if _has_state(part) else None for part in functions]
     made = copy_together(model, setup.optimizer, setup.scheduler, *holders)
@@ -241,6 +246,14 @@ def make_sandbox(setup: Setup, control: Control) -> Sandbox:
     return sandbox
 
 
+def refuse_copy(setup: Setup) -> None:
+    """Raise where no copy may be made, because it would leak or not fit, or is forbidden."""
+    refuse_leaking(setup)
+    if setup.no_copy:
+        raise NotApplicable(setup.no_copy)
+    refuse_too_large(unwrap(setup.model), setup.optimizer)
+
+
 def _has_state(part: Any) -> bool:
     """Whether a loss or step is an object to copy, and not code that all share."""
     return part is not None and not isinstance(part, (type(make_sandbox), type(len)))
@@ -257,9 +270,10 @@ def _own(function: Any, copied: Any, rebinder: Rebinder) -> Any:
 
 
 def _poll_in_every_module(model: nn.Module, control: Control) -> None:
+    poll, number = _Poll(control), RemovableHandle(OrderedDict()).id  # a handle for each module costs more than a call
     for module in model.modules():
         if not isinstance(module, torch.jit.ScriptModule):
-            module.register_forward_pre_hook(_Poll(control))
+            torch_compat.forward_pre_hooks(module)[number] = poll
 
 
 class _Poll:

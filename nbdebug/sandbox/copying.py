@@ -24,6 +24,7 @@ from nbdebug.setup.object_graph import copy_generator, data_in, generators_in, h
 
 __all__ = ["Copied", "copy_together", "refuse_too_large"]
 
+_CONTAINERS = (OrderedDict, dict, set, list, tuple)
 TRIFLE = 32 * 2**20  # bytes that are there for sure; asking how many are free takes longer than copying them
 
 
@@ -82,7 +83,7 @@ def _memo_for(originals: tuple[Any, ...]) -> dict[int, Any]:
     memo: dict[int, Any] = {id(g): copy_generator(g) for g in generators_in(*originals)}
     for module in _modules_in(originals):
         for value in vars(module).values():
-            if type(value) in ATOMS or (type(value) is OrderedDict and not value):
+            if type(value) in ATOMS or (type(value) in _CONTAINERS and not value):
                 continue
             for tensor in _plain_tensors(value):
                 if not tensor.is_leaf:

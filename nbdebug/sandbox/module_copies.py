@@ -41,10 +41,12 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
     kind = type(value)
     if kind in ATOMS:
         return value
-    if kind is OrderedDict and not value and id(value) not in memo:
-        memo[id(value)] = OrderedDict()
-        return memo[id(value)]
-    return copy.deepcopy(value, memo)
+    if id(value) in memo or kind not in (dict, OrderedDict):
+        return copy.deepcopy(value, memo)
+    made = memo[id(value)] = kind()
+    for key, item in value.items():
+        made[key if type(key) is str else copy.deepcopy(key, memo)] = _copied(item, memo)
+    return made
 
 
 def _is_plain(module: nn.Module) -> bool:

@@ -139,7 +139,7 @@ class Wizard:
             setup.read_as(reading)
         changed = {*changes, *({"loader"} if reading is not self._reading else ())}
         old, self._arguments, self._reading = self.session, arguments, reading
-        self._hush()
+        self._unsubscribe()
         self._stale.update(hand_over(old, session, changed))
         self.session, self.improving = session, Improving(session)
         self.first_screen.fill(session)
@@ -162,7 +162,7 @@ class Wizard:
 
     def close(self) -> None:
         """Stop everything and take the widgets down."""
-        self._hush()
+        self._unsubscribe()
         self.face.close()
 
     def __repr__(self) -> str:
@@ -210,7 +210,7 @@ class Wizard:
         self.tasks.skip()
         self.navigation.go(1)
 
-    def _hush(self) -> None:
+    def _unsubscribe(self) -> None:
         self.runner.close()
         self.runner.join(10)
         for end in (*self._ends, self.stop_following):

@@ -12,8 +12,10 @@ from nbdebug.checks.data.non_finite_inputs import BadValuesReach
 from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
 from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.epoch_order import EpochOrder
+from nbdebug.evidence.last_tokens import LastTokens
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook, SampleFailure
 from nbdebug.evidence.loader_sweep_tally import PartFacts
+from nbdebug.evidence.sampler_weights import SamplerWeights
 from nbdebug.evidence.target_influence import TargetInfluence, TargetUse
 from tests.verdicts.table import Table, minimal
 
@@ -215,15 +217,21 @@ table.pair("at_all", sweep, {99: "note", 100: "silent"})
 table.pair("parameters", lambda each: sweep(trainable=1000 * each), {1001: "note", 1000: "silent"})
 
 
-def inverted(middle: float = 0.0, spread: float = 4.0, classes: int = 3) -> tuple[LoaderSweep, ClassWeighting]:
+def inverted(middle: float = 0.0, spread: float = 4.0, classes: int = 3) -> tuple[LoaderSweep, ClassWeighting, None]:
     """Return classes of which each next is half as frequent, and their weights; `middle` bends their line."""
     labels = [0] * 400 + [1] * 200 + [2] * 100
     places = [0.5, middle / 2, -0.5][:classes]
-    return sweep(700, labels), ClassWeighting({c: spread**place for c, place in enumerate(places)})
+    return sweep(700, labels), ClassWeighting({c: spread**place for c, place in enumerate(places)}), None
 
 
 table = Table("class-weights-inverted")
-table.row("no weights known", "not applicable", counts(500, 500), ClassWeighting(reason="the loss raised an error"))
+ERROR = ClassWeighting(reason="the loss raised an error")
+table.row("no weights known", "not applicable", counts(500, 500), ERROR, None)
+table.row(
+    "a sampler that follows the counts", "suspect", None, None, SamplerWeights(((100, 4.0), (50, 2.0), (25, 1.0)))
+)
+table.row("a sampler that makes up for them", "silent", None, None, SamplerWeights(((100, 1.0), (50, 2.0), (25, 4.0))))
+table.row("nothing known", "not applicable", None, None, None)
 table.row("weights that are the counts", "suspect", *inverted())
 table.row("inverse weights", "silent", *inverted(spread=0.25))
 table.pair("classes", lambda classes: inverted(classes=classes), {3: "suspect", 2: "not applicable"})
@@ -231,21 +239,32 @@ table.pair("correlation", inverted, {0.8: "suspect", 0.88: "silent"})
 table.pair("spread", lambda spread: inverted(spread=spread), {1.6: "suspect", 1.4: "silent"})
 
 
-def weighed(least: float, **facts: Any) -> tuple[None, LoaderSweep, ClassWeighting]:
+def weighed(least: float, **facts: Any) -> tuple[None, LoaderSweep, ClassWeighting, None]:
     """Return three equally frequent classes, of which the last has so little weight."""
     known = ClassWeighting({0: 1.0, 1: 1.0, 2: least}, is_scored=True, **facts)
-    return None, sweep(300, [0, 1, 2] * 100), known
+    return None, sweep(300, [0, 1, 2] * 100), known, None
 
 
 table = Table("class-ignored-by-loss")
-table.row("none", "silent", IgnoredClasses(3, 64, {}, ""), None, None)
-table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"), None, None)
+table.row("none", "silent", IgnoredClasses(3, 64, {}, ""), None, None, None)
+table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"), None, None, None)
 table.row("a tenth of the weight", "silent", *weighed(0.1))
 table.row("no weight in a loss of one's own", "suspect", *weighed(0.0))
-table.row("one output", "silent", None, sweep(300, [0, 1, 2] * 100), ClassWeighting({0: 0.0, 1: 1.0, 2: 2.0}))
+table.row("one output", "silent", None, sweep(300, [0, 1, 2] * 100), ClassWeighting({0: 0.0, 1: 1.0, 2: 2.0}), None)
 table.row(
     "weights for balance", "silent", None, sweep(1010, [0] * 1000 + [1] * 10),
-    ClassWeighting({0: 0.005, 1: 1.0}, is_scored=True),
+    ClassWeighting({0: 0.005, 1: 1.0}, is_scored=True), None,
 )  # fmt: skip
-table.row("neither is known", "not applicable", None, None, None)
+table.row("neither is known", "not applicable", None, None, None, None)
 table.pair("share", weighed, {0.009: "suspect", 0.011: "silent"})
+
+
+def ended(before: float = 1.0, counted: float = 0.0, elsewhere: int = 0) -> tuple[None, None, None, LastTokens]:
+    """Return texts that all end in one token, and how often it and the token before it count."""
+    return None, None, None, LastTokens("input_ids", 31, 32, 1.0, counted, before, elsewhere)
+
+
+table.row("the end is never asked for", "suspect", *ended())
+table.row("the end counts", "silent", *ended(counted=1.0))
+table.row("the end counts elsewhere", "silent", *ended(elsewhere=3))
+table.pair("counted", ended, {0.96: "suspect", 0.94: "silent"})

@@ -9,12 +9,12 @@ from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, TapeUnreadable
 from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
-from nbdebug.setup import Batch
 from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["MixedAxes", "Reshapes", "mixed_axes", "reshape_mixes_axes", "reshapes"]
@@ -51,29 +51,29 @@ class Reshapes:
 
 
 @probe
-def reshapes(sandbox: Sandbox, trial: TrialRun | None) -> Reshapes:
+def reshapes(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> Reshapes:
     """Record the shapes before and after every reshape, for two batch sizes."""
     if trial is not None:
         require_run(trial)
+    if structure is not None and structure.lacks(*_RESHAPES):
+        return Reshapes(0, ())
     sandbox.ready_to_train()
     batch = sandbox.batch()
     if batch.whole or batch.size < 3:
         raise NotApplicable("the model takes the batch in one piece only, or it has fewer than 3 samples")
     step = sandbox.train_step is not None
-    sizes = (batch.size, batch.size - 1)
+    with required_user_code("a run fails ({kind})", passing=()):
+        one = run_recorded(sandbox, batch, step=step)
+    found = [op for op in _behind_loss(one) if op.name in _RESHAPES and op.inputs and op.outputs]
+    if all(_mixed(one, op) is None for op in found):
+        return Reshapes(len(found), ())
     with required_user_code("a run with one sample less fails ({kind})", passing=()):
-        runs = [run_recorded(sandbox, _head(batch, size), step=step) for size in sizes]
-    one, two = runs
+        two = run_recorded(sandbox, batch.head(batch.size - 1), step=step)
     if [op.name for op in one.ops] != [op.name for op in two.ops]:
         raise TapeUnreadable("a batch of another size takes other operations")
-    found = [op for op in _behind_loss(one) if op.name in _RESHAPES and op.inputs and op.outputs]
     pairs = [(_mixed(one, op), _mixed(two, two.ops[op.index])) for op in found]
     mixed = [_named(this, other) for this, other in pairs if this is not None and other is not None]
     return Reshapes(len(found), tuple(mixed))
-
-
-def _head(batch: Batch, size: int) -> Batch:
-    return batch if size == batch.size else batch.head(size)
 
 
 def _behind_loss(recording: Recording) -> list[Op]:
