@@ -34,7 +34,11 @@ def measured(step: Step, session: Session) -> Proof:
     table += "".join(page.table(*rows) for known in found for rows in _tables(known))
     folded = f"<details{'' if pictures else ' open'}><summary>Numbers</summary>{table}</details>" if table else ""
     below = f"<div class='nbdebug-measured'><div class='nbdebug-scroll'>{folded}</div></div>" if found else ""
-    return Proof(charts=tuple(pictures[:MOST_CHARTS]), below=below)
+    # Pictures, because whoever clicks through the steps takes figures away before the page has given them a size.
+    return Proof(
+        above="".join(page.drawn(chart, str(getattr(chart, "title", "")), 500) for chart in pictures[:MOST_CHARTS]),
+        below=below,
+    )
 
 
 def _numbers(known: Any) -> Iterator[tuple[str, Any]]:

@@ -114,7 +114,7 @@ def test_every_screen_fits_and_has_one_primary_button(notebook: Notebook) -> Non
     expect(figure.first).to_be_visible()
     found |= wrong(notebook, "verdict")
     wizard.get_by_role("button", name=step_named("first-loss")).first.click()
-    expect(figure.first).to_be_visible(timeout=PATIENCE)
+    expect(wizard.locator(".nbdebug-picture img").first).to_be_visible(timeout=PATIENCE)
     found |= wrong(notebook, "step")
     for tab in ("Batch", "Activations", "Gradients", "Training", "Layers"):
         wizard.locator(".nbdebug-tabs").get_by_role("button", name=tab, exact=True).click()
