@@ -86,7 +86,7 @@ class Run:
     def update(self):
         loss = Lines.of_losses(curves(200)[:1], "Loss of your training")
         if self.live:
-            self.view._drawn = time.monotonic()
+            self.view._made, self.view._drawn = 0.0, time.monotonic()
             for chart in self.view._charts:
                 chart._updated = 0.0
             self.view.grow(loss)

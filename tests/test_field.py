@@ -17,11 +17,16 @@ ALWAYS = (
     "arcface_of_digits", "bert_classifies", "classes_of_graphs", "codes_of_digits", "generator_and_critic",
     "gpt2_next_token", "lora_adapters", "q_learning_from_replay", "torchdiffeq_spiral", "zuko_posterior",
 )  # fmt: skip
-# No check tells these yet: a density has no target to compare with, and graphs that are packed are not exchanged.
+# No check tells these yet: a density has no target to compare with, packed graphs are not exchanged, and a sum of two
+# losses of one prediction belongs to no family.
 STILL_MISSED = (
+    ("bert_classifies", "mask_forgotten"),
     ("classes_of_graphs", "graphs_pooled_together"),
     ("gpytorch_regression", "likelihood_brought_down"),
+    ("llama_padded_and_tied", "pads_are_predicted"),
     ("q_learning_from_replay", "average_reversed"),
+    ("roberta_fills_masks", "visible_tokens_count"),
+    ("smp_one_class", "two_sigmoids"),
     ("zuko_spline_flow", "likelihood_brought_down"),
 )
 

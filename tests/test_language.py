@@ -91,6 +91,26 @@ def test_private_words_stay_out(pattern: str) -> None:
     assert not found, f"write instead: {INSTEAD[pattern]}\n" + "\n".join(found)
 
 
+# Private words that no module, class or function is called; statistics has its slopes.
+PRIVATE = {
+    *("witness", "belongings", "holdings", "birth", "births", "mishap", "mishaps", "outlet", "outlets", "luck", "ill"),
+    *("illness", "patient", "patients", "cure", "cured", "heal", "mend", "mended", "slope", "slopes", "postmortem"),
+    *("reins", "hush", "arbitration", "twin", "twins", "nobody", "somebody", "heart", "furnish"),
+}
+REGRESSION = {"quantile_slopes"}
+
+
+def test_private_words_are_no_names() -> None:
+    """Modules, classes and functions are called by the words of the field."""
+    found = []
+    for path in sorted((ROOT / "nbdebug").rglob("*.py")):
+        defined = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+        for name in {path.stem, *(node.name for node in defined)} - REGRESSION:
+            words = set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower()))
+            found += [f"{path.relative_to(ROOT)}: {name}"] if words & PRIVATE else []
+    assert not found, found
+
+
 def test_labels_are_short_noun_phrases() -> None:
     """One to four words, sentence case, no punctuation at the end; the question is a sentence."""
     for stage in TREE:

@@ -119,7 +119,7 @@ def _harmed_parameter(sandbox: Sandbox) -> str:
 
 
 def _trace_forward(sandbox: Sandbox, batch: Batch, index: int, mode: str, *, with_loss: bool) -> NonFinite:
-    """Run the batch again with the same luck and every operation watched."""
+    """Run the batch again with the same random state and every operation watched."""
     owners, called = NodeOwners(), list[bool]()
 
     def place() -> str:

@@ -50,7 +50,7 @@ class FirstGuess:
         return self.constant < (1e-9 if self.kind == "regression" else 0.01) * self.guess
 
     @property
-    def luck(self) -> float:
+    def sampling_gain(self) -> float:
         """What frequencies counted in so few samples win by chance, as Miller and Madow have it."""
         if self.classes < 2 or self.rows == 0:
             return 0.0

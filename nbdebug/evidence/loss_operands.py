@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from nbdebug.core.registry import probe
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.accidental_pairs import AccidentalPairs, accidental_pairs
+from nbdebug.experiments.bootstraps import Bootstrap, bootstraps
 from nbdebug.experiments.box_sides import BoxSides, box_sides
 from nbdebug.experiments.constant_terms import ConstantTerm, constant_terms
 from nbdebug.experiments.divergences import Divergence, divergences
@@ -22,7 +24,9 @@ from nbdebug.experiments.repeated_exponentials import RepeatedExponential, repea
 from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.program import TapeUnreadable, run_recorded
 from nbdebug.experiments.tape.tape import tape_of
+from nbdebug.experiments.target_domains import WrongTargets, wrong_targets
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup import Batch
 from nbdebug.setup.user_code import required_user_code
 
 __all__ = ["LossOperands", "loss_operands"]
@@ -50,6 +54,8 @@ class LossOperands:
     exponentials: tuple[RepeatedExponential, ...] = ()
     schedules: tuple[NoiseSchedule, ...] = ()
     mixed: MixedSamples | None = None
+    wrong_targets: tuple[WrongTargets, ...] = ()
+    bootstraps: tuple[Bootstrap, ...] = ()
     ops: frozenset[str] = frozenset()  # the torch functions that the run calls
 
 
@@ -62,6 +68,7 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
     batch, step = sandbox.batch(), sandbox.train_step is not None
     with required_user_code("the run fails ({kind})"):
         recording = run_recorded(sandbox, batch, step=step, keep_data=True)
+    until = partial(_run_until, sandbox, batch, step)
     compared, normalized = normalized_axes(recording)
     return LossOperands(
         "train_step" if step else "compute_loss" if sandbox.compute_loss is not None else "loss_fn",
@@ -73,14 +80,20 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
         tuple(accidental_pairs(recording, batch.size)),
         tuple(constant_terms(recording)),
         weighed=tuple(reduced_weights(recording)),
-        derivatives=tuple(mixed_derivatives(recording)),
+        derivatives=tuple(mixed_derivatives(recording, until)),
         drawn=tuple(drawn_indices(recording)),
         boxes=tuple(box_sides(recording)),
         exponentials=tuple(repeated_exponentials(recording)),
         schedules=tuple(noise_schedules(recording)),
         mixed=_mixed(recording, step, batch.size),
+        wrong_targets=tuple(wrong_targets(recording)),
+        bootstraps=tuple(bootstraps(recording)),
         ops=frozenset(op.name for op in recording.ops),
     )
+
+
+def _run_until(sandbox: Sandbox, batch: Batch, step: bool, last: int) -> Recording:
+    return run_recorded(sandbox, batch, step=step, keep_data=True, last=last)
 
 
 def _mixed(recording: Recording, step: bool, samples: int) -> MixedSamples | None:

@@ -21,7 +21,7 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 from nbdebug.setup.loss import total_of
 from nbdebug.setup.several import SeveralOptimizers
-from nbdebug.setup.user_code import user_code
+from nbdebug.setup.user_code import names_used, user_code
 
 __all__ = ["ClipFacts", "NetworkFacts", "OptimizerSteps", "ParameterFlow", "StepEvents", "step_events"]
 
@@ -165,11 +165,13 @@ def _run(
 ) -> str:
     """Call the step on the first batches in turn; return what it raised."""
     batches, failure = sandbox.batches(CALLS), ""
+    code = getattr(sandbox.train_step, "__code__", None)
+    loads = code is not None and "load_state_dict" in names_used(code)
     most, fewest = (PASSES, PASSES) if not _takes_steps(sandbox) else (CALLS, CALLS)
     most = CALLS_AT_MOST if sandbox.train_step is not None else most
     with log.following(), modes.watched(), copies.watching():
         for call in control.as_many(range(most), fewest=fewest):
-            if failure or (call >= fewest and not _waits(log) and not copies.waits):
+            if failure or (call >= fewest and not _waits(log, loads) and not copies.waits):
                 break
             control.progress(call / most, "following the gradients of your training step")
             log.begin_call()
@@ -204,13 +206,16 @@ def _backward(loss: object) -> None:
     loss.backward()
 
 
-def _waits(log: StepLog) -> bool:
+def _waits(log: StepLog, waits_for_load: bool) -> bool:
     """Whether an optimizer that the step reaches, and whose parameters get gradients, has taken no step yet.
 
-    One that accumulates over several passes is waited for until its second step.
+    One that accumulates over several passes is waited for until its second step, and a step that loads weights until it
+    has done so.
     """
     if not log.steps and not log.reached.optimizers:
         return False
+    if waits_for_load and not log.has_loaded:
+        return True
     if any(steps.count == 1 and max(steps.passes, default=0) > 1 for steps in log.steps.values()):
         return True
     for optimizer in log.reached.optimizers.values():

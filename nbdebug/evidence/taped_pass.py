@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 from nbdebug.core.registry import probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
 from nbdebug.evidence.first_pass import require_run
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import TOLERANCE, Tape, TapeUnreadable, agree_on_replay, moves_with_seed, override, record
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["LossTerm", "TapedPass", "taped_pass"]
 
@@ -82,12 +82,8 @@ def taped_pass(sandbox: Sandbox, trial: TrialRun | None) -> TapedPass:
 
 
 def _recorded(sandbox: Sandbox, batch: Batch) -> Tape:
-    try:
+    with required_run():
         return record(sandbox, batch)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the run fails: {described(error)}") from None
 
 
 def _program(sandbox: Sandbox, tape: Tape) -> str:

@@ -182,14 +182,14 @@ def _scales(recording: Recording, op: Op) -> bool:
 def _fused(recording: Recording, op: Op) -> Attention:
     given = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"), op.args, strict=False))
     given |= op.kwargs
-    query, key = (_tensor(recording, given.get(name)) for name in ("query", "key"))
+    query, key = (recording.tensor_of(given.get(name)) for name in ("query", "key"))
     depth = query.shape[-1] if query is not None else None
     scale = given.get("scale")
     scores = allowed = None
     if query is not None and key is not None and query.shape[:-2] == key.shape[:-2]:
         factor = float(scale) if isinstance(scale, (int, float)) else query.shape[-1] ** -0.5
         scores = (query.detach().float() @ key.detach().float().transpose(-1, -2)) * factor
-        mask = _tensor(recording, given.get("attn_mask"))
+        mask = recording.tensor_of(given.get("attn_mask"))
         allowed = torch.ones_like(scores, dtype=torch.bool)
         if mask is not None:
             allowed = allowed & (mask if mask.dtype == torch.bool else mask > BLOCKED)
@@ -202,8 +202,8 @@ def _fused(recording: Recording, op: Op) -> Attention:
 
 def _multi_head(recording: Recording, op: Op) -> Attention:
     """Read the masks of `nn.MultiheadAttention`, whose scores are not seen."""
-    query, key = (_tensor(recording, part) for part in op.args[:2])
-    padding, mask = (_tensor(recording, op.kwargs.get(name)) for name in ("key_padding_mask", "attn_mask"))
+    query, key = (recording.tensor_of(part) for part in op.args[:2])
+    padding, mask = (recording.tensor_of(op.kwargs.get(name)) for name in ("key_padding_mask", "attn_mask"))
     allowed = None
     if query is not None and key is not None and query.dim() == 3:
         queries, keys, rows = query.shape[0], key.shape[0], query.shape[1]
@@ -216,7 +216,7 @@ def _multi_head(recording: Recording, op: Op) -> Attention:
         if padding is not None:
             allowed = allowed & (~padding if padding.dtype == torch.bool else padding > BLOCKED)[:, None]
     shape = tuple(allowed.shape) if allowed is not None else ()
-    weight = _tensor(recording, op.args[5]) if query is not None else None
+    weight = recording.tensor_of(op.args[5]) if query is not None else None
     scores = _projected(op, query, key, weight) if query is not None and key is not None else None
     return Attention(op.module, op.name, shape, 2, True, None, True, None, allowed, scores)
 
@@ -232,7 +232,3 @@ def _projected(op: Op, query: torch.Tensor, key: torch.Tensor, weight: torch.Ten
     q, k = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
     scores: torch.Tensor = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
     return scores
-
-
-def _tensor(recording: Recording, part: Any) -> torch.Tensor | None:
-    return recording.values[part.number].tensor if isinstance(part, Use) else None

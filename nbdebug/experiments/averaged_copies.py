@@ -32,6 +32,8 @@ class Averaging:
     uses: int
     equal_when_used: int
     stepped: int
+    stale: int = 0  # calls in which it ran in eval mode with buffers that stay while those of the source move
+    is_whole: bool = True  # not a part of another network that follows the same source
 
 
 @dataclass
@@ -50,6 +52,8 @@ class _Pair:
     used: bool = False
     ran: bool = False  # in any call
     changed: bool = False  # in any call
+    stale: int = 0
+    buffers: tuple[torch.Tensor, torch.Tensor] | None = None  # its own and those of the source, before a call
 
 
 class CopyLog:
@@ -84,6 +88,7 @@ class CopyLog:
             pair.used = pair.used_apart = False
             pair.before = tuple(p.detach().clone() for p in pair.network.parameters())
             pair.source_before = _flat(pair.source)
+            pair.buffers = _statistics(pair.network), _statistics(pair.source)
 
     def end_call(self, after_step: dict[int, torch.Tensor]) -> None:
         """See how far the networks were moved otherwise than by an optimizer step, and towards what."""
@@ -97,6 +102,7 @@ class CopyLog:
             )
             first = torch.cat([before.flatten().double() for before in pair.before])
             pair.stepped += any(stepped) and not torch.equal(first, old)
+            pair.stale += pair.used and not pair.network.training and _stays(pair)
             now = _flat(pair.network)
             pair.ran, pair.changed = pair.ran or pair.used, pair.changed or not torch.equal(now, first)
             if torch.equal(now, old):
@@ -115,10 +121,12 @@ class CopyLog:
 
     def judged(self) -> tuple[Averaging, ...]:
         """Return the pairs in which one network follows the other."""
+        names = {p.name for p in self.pairs if p.keeps}
         return tuple(
-            Averaging(p.name, p.source_name, tuple(p.keeps), self.calls, p.uses, p.equal, p.stepped)
+            Averaging(p.name, p.source_name, tuple(p.keeps), self.calls, p.uses, p.equal, p.stepped, p.stale, is_whole)
             for p in self.pairs
             if p.keeps
+            for is_whole in (not any(p.name.startswith(f"{name}.") for name in names),)
         )
 
 
@@ -162,3 +170,15 @@ def _share(one: nn.Module, other: nn.Module) -> bool:
 
 def _flat(module: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten().double() for p in module.parameters()])
+
+
+def _statistics(module: nn.Module) -> torch.Tensor:
+    """Return all buffers of real numbers, such as running means and variances."""
+    found = [b.detach().flatten().double() for b in module.buffers() if b.is_floating_point()]
+    return torch.cat(found) if found else torch.zeros(0)
+
+
+def _stays(pair: _Pair) -> bool:
+    own, source = pair.buffers or (torch.zeros(0), torch.zeros(0))
+    moved = source.numel() == own.numel() > 0 and not torch.equal(source, _statistics(pair.source))
+    return moved and torch.equal(own, _statistics(pair.network))

@@ -15,7 +15,6 @@ from nbdebug.experiments.tape.walk import source_of, tensor_of
 __all__ = ["BoxSides", "box_sides"]
 
 _AREAS = ("mul", "prod", "mul_")
-_KEPT = ("clamp", "clamp_min", "relu", "clamp_", "abs")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nbdebug.experiments.tape.ops import Op, Recording, Use
+from nbdebug.experiments.tape.ops import Op, Recording
 
 __all__ = ["Divergence", "divergences"]
 
@@ -52,7 +52,7 @@ def _of(argument: str, values: torch.Tensor, op: Op, log_target: bool) -> Diverg
 
 
 def _values(recording: Recording, part: Any) -> torch.Tensor | None:
-    tensor = recording.values[part.number].tensor if isinstance(part, Use) else None
+    tensor = recording.tensor_of(part)
     return tensor.detach().double() if tensor is not None and tensor.is_floating_point() else None
 
 

@@ -21,7 +21,7 @@ __all__ = ["InputResponses", "is_real"]
 
 BATCHES = 3
 SAMPLES = 32
-PASSES = ((False, 0), (True, 0), (True, 1), (True, 2))  # mode and luck: training may flip coins about its inputs
+PASSES = ((False, 0), (True, 0), (True, 1), (True, 2))  # mode and random draw: training may flip coins about its inputs
 Outputs = list[torch.Tensor]
 
 
@@ -36,7 +36,7 @@ class InputResponses:
             raise NotApplicable("a batch of one sample cannot be permuted")
         self._buffers = [(buffer, buffer.clone()) for buffer in sandbox.model.buffers()]
         self._known: dict[tuple[int, int, bool], tuple[Outputs, float]] = {}
-        self._passes = [(training, luck) for training, luck in PASSES if self._runs(training)]
+        self._passes = [(training, draw) for training, draw in PASSES if self._runs(training)]
         if not self._passes:
             raise NotApplicable("the model does not run on part of its batch")
 
@@ -63,12 +63,12 @@ class InputResponses:
 
     def responds(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> bool:
         """Whether outputs or loss change with this change of the inputs, in any batch and either mode."""
-        for training, luck in self._passes:
+        for training, draw in self._passes:
             for index, samples in enumerate(self.batches):
                 self.control.poll()
-                reference, noise = self._reference(index, luck, training)
+                reference, noise = self._reference(index, draw, training)
                 with user_code() as tried:
-                    outputs = self._run(samples.map(change), training, 10 * luck + index)
+                    outputs = self._run(samples.map(change), training, 10 * draw + index)
                 if tried.failure or _distance(reference, outputs) > 10 * noise:  # an error is a response
                     return True
         return False
@@ -76,13 +76,13 @@ class InputResponses:
     def gradients(self, name: str) -> list[torch.Tensor] | None:
         """Return the absolute gradient of everything by this input for each batch; None where there is none."""
         found = []
-        for training, luck in self._passes:
+        for training, draw in self._passes:
             for index, samples in enumerate(self.batches):
                 held = samples.batch.map_inputs(lambda n, t: t.detach().requires_grad_(n == name and is_real(t)))
                 try:
                     with user_code() as tried:
                         total = sum(
-                            (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * luck + index, True)
+                            (t * torch.randn_like(t)).sum() for t in self._run(held, training, 10 * draw + index, True)
                         )
                         (gradient,) = torch.autograd.grad(total, [held.inputs[name]], allow_unused=True)  # type: ignore[arg-type]
                 finally:
@@ -93,12 +93,12 @@ class InputResponses:
                 found.append((gradient if gradient is not None else empty).abs().movedim(samples.axis, 0))
         return found
 
-    def _reference(self, index: int, luck: int, training: bool) -> tuple[Outputs, float]:
-        if (index, luck, training) not in self._known:
-            batch, seed = self.batches[index].batch, 10 * luck + index
+    def _reference(self, index: int, draw: int, training: bool) -> tuple[Outputs, float]:
+        if (index, draw, training) not in self._known:
+            batch, seed = self.batches[index].batch, 10 * draw + index
             first, again = self._run(batch, training, seed), self._run(batch, training, seed)
-            self._known[index, luck, training] = first, _distance(first, again)
-        return self._known[index, luck, training]
+            self._known[index, draw, training] = first, _distance(first, again)
+        return self._known[index, draw, training]
 
     def _run(self, batch: Batch, training: bool, seed: int, graph: bool = False) -> Outputs:
         """Run model and loss with the given random state; without a graph, running statistics are restored at once."""

@@ -11,6 +11,8 @@ from nbdebug.setup.nested import Path
 
 __all__ = ["LabelTrial", "is_scored", "names_columns", "try_label"]
 
+FEW = 64  # classes, whose pulls are compared one by one
+LEFT_OUT = 1e-3  # of the pull of a class; float32 rounding is far below
 ALIKE = 0.1  # of the largest pull: how far the pulls of a loss over classes differ from label to label
 
 
@@ -46,8 +48,24 @@ def try_label(box: LossBox, path: Path, target: torch.Tensor, value: float, clas
         return LabelTrial(value, "ignored")
     wrapped = int(value) % classes
     other = gradient(wrapped)
-    same = other is not None and torch.allclose(other[:half], pulled[:half], rtol=1e-4, atol=1e-9)
-    return LabelTrial(value, "wrapped", wrapped) if same else LabelTrial(value, "taken")
+    if other is not None and torch.allclose(other[:half], pulled[:half], rtol=1e-4, atol=1e-9):
+        return LabelTrial(value, "wrapped", wrapped)
+    if classes <= FEW and _is_left_out(pulled[:half], [gradient(label) for label in range(classes)]):
+        return LabelTrial(value, "ignored")
+    return LabelTrial(value, "taken")
+
+
+def _is_left_out(pulled: torch.Tensor, pulls: list[torch.Tensor | None]) -> bool:
+    """Whether only those terms of the loss pull that know no label, as the consistency of two views does.
+
+    At equal scores, the pulls of all classes cancel out: their mean is what the other terms do.
+    """
+    known = [pull[: len(pulled)] for pull in pulls if pull is not None]
+    if len(known) < len(pulls):
+        return False
+    others = torch.stack(known).mean(0)
+    least = min(float((pull - others).norm()) for pull in known)
+    return float((pulled - others).norm()) < LEFT_OUT * least
 
 
 def is_scored(box: LossBox, path: Path, target: torch.Tensor, classes: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from nbdebug.errors import NotApplicable
-from nbdebug.experiments.output_override import Outlet, caught, giving, outlets
+from nbdebug.experiments.output_override import CalledOutput, called_outputs, caught, giving
 from nbdebug.experiments.taped_loss import TapedLoss, taped_loss
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
@@ -178,25 +178,25 @@ def _hooked(sandbox: Sandbox, batch: Batch, run: Run, place: str) -> LossBox:
     What an older or a frozen copy says without a gradient is part of the target, unless nothing else is said. Where the
     loss is computed inside the model, another output does not reach it; then one of the model's layers is exchanged.
     """
-    said = outlets(sandbox, lambda: run(batch))
-    found = [outlet for outlet in said if any(t.requires_grad for t in tensors_in(outlet.output))] or said
-    boxes = [(_at_outlet(sandbox, batch, run, place, outlet), outlet) for outlet in reversed(found)]
-    box, outlet = next((pair for pair in boxes if len(boxes) == 1 or _matters(pair[0])), boxes[0])
-    if outlet.mixed or not _reaches(box, outlet):
+    said = called_outputs(sandbox, lambda: run(batch))
+    found = [called for called in said if any(t.requires_grad for t in tensors_in(called.output))] or said
+    boxes = [(_at_output(sandbox, batch, run, place, called), called) for called in reversed(found)]
+    box, called = next((pair for pair in boxes if len(boxes) == 1 or _matters(pair[0])), boxes[0])
+    if called.mixed or not _reaches(box, called):
         raise NotApplicable("the model computes its own loss, and no recorded run says from what")
     box.is_sole = len(boxes) == 1
     return box
 
 
-def _at_outlet(sandbox: Sandbox, batch: Batch, run: Run, place: str, outlet: Outlet) -> LossBox:
-    module = outlet.module
+def _at_output(sandbox: Sandbox, batch: Batch, run: Run, place: str, called: CalledOutput) -> LossBox:
+    module = called.module
 
     def evaluate(answer: Any, on: Batch) -> Any:
         sandbox.control.poll()
         with giving(module, answer):
             return run(on)
 
-    return LossBox(place, detached(outlet.output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
+    return LossBox(place, detached(called.output), batch, evaluate, lambda b: caught(module, lambda: run(b)))
 
 
 def _matters(box: LossBox, surely: bool = False) -> bool:
@@ -205,7 +205,7 @@ def _matters(box: LossBox, surely: bool = False) -> bool:
     return any(one != other and not (surely and math.isnan(one) and math.isnan(other)) for one, other in losses)
 
 
-def _reaches(box: LossBox, outlet: Outlet) -> bool:
+def _reaches(box: LossBox, called: CalledOutput) -> bool:
     """Whether an exchanged output comes to the loss at all: if not, a loss that stays the same says nothing.
 
     It does not where the loss is computed inside the model: then no gradient leads from it to what was exchanged.
@@ -213,7 +213,7 @@ def _reaches(box: LossBox, outlet: Outlet) -> bool:
     if _matters(box, surely=True):
         return True
     refused = any(math.isnan(box.loss(path, output)) for path, output in box.heads.items())
-    return not outlet.aside and (not outlet.reached or refused or _gradient_of(box) is not None)
+    return not called.aside and (not called.reached or refused or _gradient_of(box) is not None)
 
 
 def _gradient_of(box: LossBox) -> torch.Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,11 @@ class MixedDerivatives:
     module: str
 
 
-def mixed_derivatives(recording: Recording) -> Iterator[MixedDerivatives]:
-    """Yield the gradients of whole gradients by all of their columns alike, which no operator of physics is."""
+def mixed_derivatives(recording: Recording, until: Callable[[int], Recording]) -> Iterator[MixedDerivatives]:
+    """Yield the gradients of whole gradients by all of their columns alike, which no operator of physics is.
+
+    `until` runs the program again up to a value, where a backward pass has freed the graph.
+    """
     for op in recording.ops:
         if op.name != "grad" or not op.outputs:
             continue
@@ -43,6 +46,8 @@ def mixed_derivatives(recording: Recording) -> Iterator[MixedDerivatives]:
         shape = recording.values[inputs.number].shape
         if len(shape) == 2 and shape[1] > 1:
             share = _mixed_share(recording, first.outputs[0], inputs.number)
+            if share is None:
+                share = _mixed_share(until(op.outputs[0]), first.outputs[0], inputs.number)
             if share is not None:
                 yield MixedDerivatives(shape[1], share, op.module)
 
@@ -69,6 +74,8 @@ def _is_even(recording: Recording, part: Any) -> bool:
 
 def _mixed_share(recording: Recording, gradient: int, inputs: int) -> float | None:
     """Return how much of the sum the derivatives of one column by another are; None where no graph is left."""
+    if max(gradient, inputs) >= len(recording.values):
+        return None
     found, at = recording.values[gradient].tensor, recording.values[inputs].tensor
     if found is None or at is None or not found.requires_grad:
         return None

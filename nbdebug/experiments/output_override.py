@@ -1,4 +1,4 @@
-"""Where the user's code takes an answer out of the model, and how another one is put there."""
+"""Where the user's code takes an output of the model, and how another one is put in its place."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nbdebug.sandbox import Sandbox
 from nbdebug.setup.loss import total_of
 from nbdebug.setup.nested import tensors_in
 
-__all__ = ["Outlet", "caught", "giving", "outlets"]
+__all__ = ["CalledOutput", "called_outputs", "caught", "giving"]
 
 
 @dataclass(frozen=True)
-class Outlet:
+class CalledOutput:
     """A module that is called from outside of the model, what it returned, and how the loss depends on that.
 
     `reached` says that a gradient of the loss flows back through this output; `aside` that none does, but through what
@@ -35,7 +35,7 @@ class Outlet:
     mixed: bool = False
 
 
-def outlets(sandbox: Sandbox, call: Callable[[], Any]) -> list[Outlet]:
+def called_outputs(sandbox: Sandbox, call: Callable[[], Any]) -> list[CalledOutput]:
     """Return the modules that are called from outside of the model, in the order of their calls."""
     seen, failed, loss = _Outputs(), None, None
     try:
@@ -51,7 +51,7 @@ def outlets(sandbox: Sandbox, call: Callable[[], Any]) -> list[Outlet]:
         if len({id(module) for module, _ in seen.outer}) < len(seen.outer):
             raise NotApplicable("the loss calls the model several times, so it is not a function of one output")
         seen.go_backward(loss)
-        return [seen.outlet(module, output) for module, output in seen.outer]
+        return [seen.called(module, output) for module, output in seen.outer]
     finally:
         seen.forget()
 
@@ -101,15 +101,15 @@ class _Outputs:
             return
         self._reached.update(id(t) for t, gradient in zip(tensors, found, strict=True) if gradient is not None)
 
-    def outlet(self, module: nn.Module, output: Any) -> Outlet:
+    def called(self, module: nn.Module, output: Any) -> CalledOutput:
         """Say how the loss depends on one output."""
         floats = [t for t in tensors_in(output) if t.is_floating_point()]
         numbers = [t for t in floats if t.dim() == 0]
         if any(id(t) in self._reached for t in floats if t.dim() > 0):
             mixed = any(id(t) in self._reached and self._made_of.get(id(t), False) for t in numbers)
-            return Outlet(module, output, reached=True, mixed=mixed)
+            return CalledOutput(module, output, reached=True, mixed=mixed)
         inside = any(name in self._reached for name in self._inner) or (self._has_graph and not self._inner)
-        return Outlet(module, output, aside=bool(numbers) or inside)
+        return CalledOutput(module, output, aside=bool(numbers) or inside)
 
     def forget(self) -> None:
         """Take every hook off again."""

@@ -80,7 +80,7 @@ def _forces(
     strength = float(pull.abs().max())
     is_one = rows[0].shape == rows[1].shape and torch.equal(rows[0], rows[1])
     apart = near = counted = 0
-    for sample in range(EXCHANGED):
+    for sample in (1 + k * (batch.size - 1) // EXCHANGED for k in range(EXCHANGED)):
         sides = _changed(sandbox, tape, op, batch, sample, rows)
         if sides is None:
             return None

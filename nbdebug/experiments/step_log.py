@@ -95,6 +95,7 @@ class StepLog:
         self._thread = threading.get_ident()
         self.watched: set[int] = set()  # parameters whose values after a step are kept
         self.after_step: dict[int, torch.Tensor] = {}
+        self.has_loaded = False
         self.loads_of_itself: list[str] = []  # networks whose own weights are loaded into them
         self._collect()
 
@@ -256,6 +257,7 @@ class StepLog:
 
     def _loaded(self, module: Any, state: Any) -> None:
         """Note a network that is given nothing but the tensors that it holds: that changes nothing."""
+        self.has_loaded = True
         own = {tensor.data_ptr() for tensor in module.state_dict(keep_vars=True).values() if tensor.numel()}
         given = {tensor.data_ptr() for tensor in state.values() if isinstance(tensor, torch.Tensor) and tensor.numel()}
         if own and own == given:

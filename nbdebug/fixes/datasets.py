@@ -115,7 +115,7 @@ def read_like_validation(setup: Setup) -> None:
     found = [feed for like in setup.feeds[1:] if (feed := read_like(setup.feed, like)) is not None]
     if not found:
         raise NotApplicable("no other split has the data set of the training data with other transforms")
-    setup.feed = found[0]
+    _wrap(setup, lambda _: found[0].dataset)
 
 
 @patch("clean")

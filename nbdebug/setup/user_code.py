@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime
+from nbdebug.errors import Cancelled, NbdebugError, NotApplicable, OutOfTime, described
 
 __all__ = [
     "globals_used",
@@ -30,6 +30,7 @@ __all__ = [
     "methods_of",
     "names_used",
     "raised_by_user",
+    "required_run",
     "required_user_code",
     "user_code",
     "writes_outside",
@@ -86,6 +87,17 @@ def required_user_code(reason: str, *, passing: _Kinds = (NbdebugError,)) -> Ite
         raise
     except Exception as error:
         raise NotApplicable(reason.format(kind=type(error).__name__, message=error)) from error
+
+
+@contextmanager
+def required_run() -> Iterator[None]:
+    """Run the program for an experiment that cannot do without: what fails becomes NotApplicable, with its line."""
+    try:
+        yield
+    except NbdebugError:
+        raise
+    except Exception as error:
+        raise NotApplicable(f"the run fails: {described(error)}") from None
 
 
 @lru_cache(maxsize=1)

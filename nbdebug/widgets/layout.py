@@ -164,10 +164,10 @@ class Face:
         self.status._dom_classes = ()
         self._switch(running=True)
 
-    def idle(self, text: str, *, done: bool) -> None:
-        """Show that nothing runs any more."""
+    def idle(self, text: str, *, done: bool, is_shown: bool = False) -> None:
+        """Show that nothing runs any more; what the screen shows already is told to a screen reader alone."""
         self.say(text)
-        self.status._dom_classes = ("nbdebug-unseen",) * (text == "done")  # the screen shows it; a reader is told
+        self.status._dom_classes = ("nbdebug-unseen",) * (text == "done" or is_shown)
         self.progress.value = 1.0 if done else 0.0
         self._switch(running=False)
 
@@ -206,6 +206,11 @@ class Face:
             part.layout.display = None if shown and parts.get(part, True) else "none"
         self.thresholds.layout.display = None if shown and runs and self.fold.value else "none"
         self._back.layout.display = "none"
+
+    def lead_with(self, button: widgets.Button | None) -> None:
+        """Make one button of a step the primary one; none where a fix has it."""
+        for one in (self.run_step, self.forward):
+            one.button_style = "primary" if one is button else ""
 
     def show_summary(self, says: str) -> None:
         """Show the result of the whole run in one line above a step, with a button that leads to it."""

@@ -189,6 +189,8 @@ class Pane:
             self.face.why.value = about_step(*place, self.session, note)
         done = bool(results) and not self._stale & set(self.checks)
         self.face.run_step.description = "Run this step again" if done else "Run this step"
+        fixable = any(finding.remedies for result in results for finding in result.findings)
+        self.face.lead_with(self.face.run_step if not done else None if fixable else self.face.forward)
         self.face.show_onward([])
         if not results:
             self.face.show_result(self._without_checks(), [], proof=Proof())

@@ -15,6 +15,7 @@ from nbdebug.widgets.charts import Chart, chart_widget
 __all__ = ["LIVE", "Pictures"]
 
 LIVE: tuple[type[Exhibit], ...] = (Bars, Lines, HistogramGrid)
+SETTLING = 1.0  # seconds in which a page makes a figure, and would fail at changes of it
 STATIC_EVERY = 2.0  # seconds between two static pictures of a curve that grows, for pages without bqplot
 
 
@@ -24,7 +25,7 @@ class Pictures(widgets.VBox):
     def __init__(self) -> None:
         self._above, self._below = widgets.HTML(), widgets.HTML()
         self._charts: list[Chart] = []
-        self._drawn = 0.0
+        self._made = self._drawn = 0.0
         super().__init__([self._above, self._below])
         self.add_class("nbdebug-picture")
 
@@ -42,7 +43,9 @@ class Pictures(widgets.VBox):
         """Show one chart that goes on changing, at most ten times a second."""
         if len(self._charts) != 1 or self._above.value or self._below.value:
             self.show(Proof(charts=(chart,)))
-            self._drawn = time.monotonic()
+            self._made = self._drawn = time.monotonic()
+            return
+        if time.monotonic() - self._made < SETTLING:
             return
         whole = time.monotonic() - self._drawn > STATIC_EVERY
         self._drawn = time.monotonic() if whole else self._drawn

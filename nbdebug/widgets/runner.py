@@ -65,6 +65,7 @@ class Runner(Worker[Job]):
         self.session, self._improving, self._time_limit = session, improving or Improving(session), time_limit
         self._explored = explored or Explored(session)
         self.outcome = ""  # of the newest trial or experiment, in words
+        self.is_shown = False  # whether the fix that was tried says so itself
         super().__init__(self._run, session.control, tell)
 
     def start(self, jobs: Iterable[Job]) -> None:
@@ -80,7 +81,7 @@ class Runner(Worker[Job]):
         super().cancel()
 
     def _run(self, job: Job) -> None:
-        self.outcome = ""
+        self.outcome, self.is_shown = "", isinstance(job, Trial)
         journal = self.session.journal
         if isinstance(job, str):
             self.session.run([job])

@@ -12,11 +12,12 @@ from nbdebug.core.text import clean_text, figure, shortened
 from nbdebug.engine.session import Session
 from nbdebug.errors import described
 from nbdebug.sandbox import make_sandbox
-from nbdebug.setup import Batch, Reading, Setup, unwrap
+from nbdebug.setup import Batch, Reading, Setup
 from nbdebug.setup.batch_layout import describe, signature_of
 from nbdebug.setup.loss import LossChoice, main_output
 from nbdebug.setup.nested import leaves
 from nbdebug.setup.other_readings import other_readings
+from nbdebug.setup.several import kind_of_optimizer
 from nbdebug.views.batch_preview.preview import BatchView
 from nbdebug.views.batch_preview.source import glance
 
@@ -59,7 +60,7 @@ def understand(session: Session) -> Understanding:
     except Exception as error:  # the checks say what is wrong, and where
         known["problem"] = shortened(clean_text(described(error)), 200)
     fixed = known.pop("fixed", fixed)
-    model = f"{type(unwrap(setup.model)).__name__} · {_short(about['parameters'])} parameters"
+    model = f"{about['model']} · {_short(about['parameters'])} parameters"
     stepped = setup.train_step is not None
     return Understanding(model=model, optimizer=_optimizer(setup), is_fixed=fixed, is_stepped=stepped, **known)
 
@@ -81,6 +82,8 @@ def _judged(session: Session, drawn: Batch) -> dict[str, Any]:
     """Run a copy on the batch, and say which loss that means and which task."""
     if session.setup.compute_loss is not None:
         return {"task": "your own compute_loss", "why": "you passed compute_loss"}
+    if session.setup.train_step is not None and session.setup.loss_fn is None:
+        return {"task": "your own train_step", "loss": "train_step", "why": "you passed train_step", "fixed": True}
     sandbox = make_sandbox(session.setup, session.control)
     batch = sandbox.batch()
     with torch.no_grad():
@@ -121,9 +124,10 @@ def _named(setup: Setup) -> str:
 def _optimizer(setup: Setup) -> str:
     if setup.optimizer is None:
         return "Adam, lr 0.0003 (assumed)"
+    kind = kind_of_optimizer(setup.optimizer)
     groups = getattr(setup.optimizer, "param_groups", None) or [{}]
     rate = groups[0].get("lr")
-    return type(setup.optimizer).__name__ + (f", lr {float(rate):g}" if isinstance(rate, (int, float)) else "")
+    return kind + (f", lr {float(rate):g}" if isinstance(rate, (int, float)) else "")
 
 
 def _layout(batch: Batch) -> str:

@@ -139,7 +139,7 @@ class Wizard:
             setup.read_as(reading)
         changed = {*changes, *({"loader"} if reading is not self._reading else ())}
         old, self._arguments, self._reading = self.session, arguments, reading
-        self._hush()
+        self._unsubscribe()
         self._stale.update(hand_over(old, session, changed))
         self.session, self.improving = session, Improving(session)
         self.first_screen.fill(session)
@@ -162,7 +162,7 @@ class Wizard:
 
     def close(self) -> None:
         """Stop everything and take the widgets down."""
-        self._hush()
+        self._unsubscribe()
         self.face.close()
 
     def __repr__(self) -> str:
@@ -210,7 +210,7 @@ class Wizard:
         self.tasks.skip()
         self.navigation.go(1)
 
-    def _hush(self) -> None:
+    def _unsubscribe(self) -> None:
         self.runner.close()
         self.runner.join(10)
         for end in (*self._ends, self.stop_following):
@@ -265,7 +265,8 @@ class Wizard:
                 self.tasks.telling.begin_check(text, self.session)
         else:
             self.navigation.show_tab()
-            self.face.idle((self.runner.outcome or "done") if state == "idle" else text, done=state == "idle")
+            said = (self.runner.outcome or "done") if state == "idle" else text
+            self.face.idle(said, done=state == "idle", is_shown=state == "idle" and self.runner.is_shown)
             self._keep()
 
     def _on_event(self, event: Event) -> None:

@@ -104,7 +104,7 @@ def sees_the_cause(wizard: Locator) -> None:
     headline = [text for text in sizes if text["size"] == sizes[0]["size"]]
     assert {text["tag"] for text in headline} == {"H1"} and sizes[len(headline)]["size"] < headline[0]["size"]
     expect(wizard.locator("article code", has_text=CAUSE).first).to_be_visible()
-    expect(wizard.locator(".nbd-figure img").first).to_be_visible()
+    expect(wizard.locator(".nbdebug-picture .bqplot").locator("visible=true").first).to_be_visible()
     expect(wizard.locator("pre code", has_text=MENDED).first).to_be_visible()
     expect(wizard.get_by_role("button", name="Try the fix on a copy").first).to_be_visible()
     expect(wizard.get_by_text(re.compile("^Explains 1 other finding"))).to_be_visible()

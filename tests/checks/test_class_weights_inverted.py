@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import nbdebug
 from tests.examples import failing_example
@@ -67,3 +68,27 @@ def test_other_weights_are_healthy(name: str, shape: str) -> None:
     torch.manual_seed(0)
     report = nbdebug.diagnose(**weighted(shape, HEALTHY[name]), progress=False, checks=[CHECK])
     assert not report.findings, [str(f) for f in report.findings]
+
+
+def drawn_with(power: float) -> dict[str, Any]:
+    """Samples drawn by their class's count to this power."""
+    rows, labels = uneven()
+    weights = torch.bincount(labels).float()[labels] ** power
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, len(COUNTS)))
+    sampler = WeightedRandomSampler(weights, len(labels))
+    loader = DataLoader(TensorDataset(rows, labels), 32, sampler=sampler)
+    return {"model": net, "loader": loader, "loss_fn": nn.CrossEntropyLoss()}
+
+
+@failing_example(CHECK, where="loader")
+def sampler_by_the_counts() -> dict[str, Any]:
+    """Frequent classes are drawn still more often."""
+    return drawn_with(1.0)  # fixed: return drawn_with(-1.0)
+
+
+@pytest.mark.parametrize("power", [0.0, -1.0, -2.0])
+def test_a_sampler_that_makes_up_for_the_counts_is_fine(power: float) -> None:
+    """Also one that does more than that."""
+    report = nbdebug.diagnose(**drawn_with(power), checks=[CHECK], progress=False)
+    assert report.alarms == []

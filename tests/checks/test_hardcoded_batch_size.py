@@ -204,3 +204,19 @@ def test_a_batch_that_is_the_whole_data_set_is_no_hardcoded_size() -> None:
     checks = ["hardcoded-batch-size", "cannot-overfit-batch", "unnormalized-inputs", "training-fails"]
     report = nbdebug.diagnose(**made, optimizer=optimizer, checks=checks, progress=False)
     assert not report.alarms and not [result.check for result in report.results if result.status == "crashed"]
+
+
+def test_an_episode_of_one_size_is_part_of_the_task() -> None:
+    """A dataset of few-shot episodes returns whole batches of four classes; no other number of them ever comes."""
+    episodes = [(torch.randn(4, 3, 8), torch.randn(4, 5, 8)) for _ in range(6)]
+
+    def prototypes(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        support, query = batch
+        apart = torch.cdist(model(query).reshape(-1, 6), model(support).mean(1))
+        return nn.functional.cross_entropy(-apart, torch.arange(4).repeat_interleave(5))
+
+    loader = torch.utils.data.DataLoader(episodes, batch_size=None)  # type: ignore[arg-type]
+    report = nbdebug.diagnose(
+        nn.Linear(8, 6), loader, compute_loss=prototypes, progress=False, checks=["hardcoded-batch-size"]
+    )
+    assert report.result("hardcoded-batch-size").status == "skipped"

@@ -139,3 +139,18 @@ def test_ids_that_only_the_model_looks_up_are_no_labels() -> None:
 
     loader = DataLoader(TensorDataset(users, likes, others), 64, shuffle=True)
     assert not alarms({"model": Scores(), "loader": loader, "compute_loss": ranked})
+
+
+def test_a_term_without_labels_counts_no_label() -> None:
+    """Samples without a label have the label -1, which the loss ignores; two views of all samples have to agree."""
+    labels = digit_rows()[1].clone()
+    labels[torch.rand(len(labels), generator=seeded()) < 0.5] = -1
+
+    def consistent(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        scores = model(batch[0])
+        with torch.no_grad():
+            wanted = model(batch[0] + 0.1 * torch.randn_like(batch[0])).softmax(1)
+        apart = nn.functional.mse_loss(scores.softmax(1), wanted)
+        return nn.functional.cross_entropy(scores, batch[1], ignore_index=-1) + 0.5 * apart
+
+    assert not alarms(setup(labels, compute_loss=consistent))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -56,3 +57,20 @@ SOUND: dict[str, Callable[[], Program]] = {
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_programs_are_silent(name: str) -> None:
     assert not alarms_of(SOUND[name], CHECK)
+
+
+def test_a_step_that_goes_backward_is_read_as_well() -> None:
+    def make() -> Program:
+        found = equation(lambda u, x: gradient(gradient(u, x), x).sum(1))
+        compute_loss = found.pop("compute_loss")
+
+        def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss: torch.Tensor = compute_loss(model, batch, loss_fn)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return {**found, "train_step": step}
+
+    assert alarms_of(make, CHECK) == ["suspect"]

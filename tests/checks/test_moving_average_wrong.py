@@ -145,3 +145,51 @@ def test_silent(make: Any) -> None:
     assert not alarms(CHECK, **make())
     assert not alarms("optimizer-without-effect", **make())
     assert not alarms("parameters-missing-from-optimizer", **make())
+
+
+@failing_example(CHECK, where="model")
+def best_weights_kept_by_reference() -> dict[str, Any]:
+    """What is to be restored is the network itself."""
+    model, kept = classifier(), {"calls": 0, "best": None}
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        kept["calls"] += 1
+        if kept["calls"] % 8 == 1:
+            kept["best"] = model.state_dict()  # fixed: kept["best"] = copy.deepcopy(model.state_dict())
+        if kept["calls"] % 8 == 0:
+            model.load_state_dict(kept["best"])
+        return loss
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    return {"model": model, "loader": loader(targets=True), "optimizer": optimizer, "train_step": step}
+
+
+def normalized_teacher(*, buffers: bool) -> dict[str, Any]:
+    """A teacher with running statistics, in eval mode."""
+    model = nn.Sequential(nn.Linear(WIDTH, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+    teacher = copy.deepcopy(model).requires_grad_(False).eval()
+
+    def step(model: nn.Module, batch: Any, loss_fn: Any, optimizer: Any) -> torch.Tensor:
+        optimizer.zero_grad()
+        output = model(batch[0])
+        loss = nn.functional.cross_entropy(output, batch[1]) + (output - teacher(batch[0])).square().mean()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            blend(0.95)(teacher, model)
+            for slow, fast in zip(teacher.buffers(), model.buffers(), strict=True) if buffers else ():
+                slow.copy_(fast)
+        return loss
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {"model": model, "loader": loader(targets=True), "optimizer": optimizer, "train_step": step}
+
+
+@failing_example(CHECK, where="teacher")
+def statistics_left_behind() -> dict[str, Any]:
+    """Only the parameters are averaged."""
+    return normalized_teacher(buffers=False)  # fixed: return normalized_teacher(buffers=True)

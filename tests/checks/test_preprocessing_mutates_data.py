@@ -179,3 +179,38 @@ class Cached(InPlace):
 def test_a_cache_is_clean() -> None:
     setup = {"model": nn.Linear(64, 10), "loader": DataLoader(Cached(), 64)}
     assert report(setup).result(CHECK).status == "clean"
+
+
+def centered(*, in_place: bool, stored: bool) -> dict[str, Any]:
+    """A training step that shifts and scales its batch, which the loader keeps or makes anew."""
+    pixels, labels = load_digits(return_X_y=True)
+    x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        rows, wanted = batch
+        rows = rows.sub_(0.3).mul_(3) if in_place else (rows - 0.3) * 3
+        optimizer.zero_grad()
+        loss = loss_fn(model(rows), wanted)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    kept = list(zip(x.split(64), y.split(64), strict=True))
+    loader = kept if stored else DataLoader(TensorDataset(x, y), 64, shuffle=True)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    return {
+        "model": model, "loader": loader, "loss_fn": nn.CrossEntropyLoss(), "optimizer": optimizer, "train_step": step,
+    }  # fmt: skip
+
+
+@failing_example(CHECK, where="train_step")
+def batch_changed_by_the_step() -> dict[str, Any]:
+    """The batches are stored in a list, and shifted once more in every epoch."""
+    return centered(in_place=True, stored=True)  # fixed: return centered(in_place=False, stored=True)
+
+
+def test_a_batch_that_is_made_anew_may_be_changed() -> None:
+    report = nbdebug.diagnose(**centered(in_place=True, stored=False), checks=[CHECK], progress=False)
+    assert report.result(CHECK).status == "clean"

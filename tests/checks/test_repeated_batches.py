@@ -71,3 +71,19 @@ def test_usual_loaders_are_clean() -> None:
     assert status([(rows, labels)]).status == "skipped"
     tiny = torch.eye(64)[:2].repeat(40, 1)
     assert status(DataLoader(TensorDataset(tiny, torch.zeros(80).long()), 8)).status == "skipped"
+
+
+@failing_example("repeated-batches", where="train_step")
+def step_with_a_batch_of_its_own() -> dict[str, Any]:
+    """Each call opens the loader anew, and takes the first batch."""
+    loader = DataLoader(TensorDataset(*digit_rows()), 32)
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        x, y = next(iter(loader))  # fixed: x, y = batch
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return {**setup(DataLoader(TensorDataset(*digit_rows()), 32, shuffle=True)), "train_step": step}

@@ -71,3 +71,18 @@ def test_plateau_scheduler_is_skipped() -> None:
 def zero_from_the_beginning() -> dict[str, Any]:
     """A warm-up that was meant to rise, and rounds down."""
     return scheduled(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: min(step, 0)))
+
+
+@failing_example("schedule-reaches-zero", where="plateau")
+def loss_to_be_maximized() -> dict[str, Any]:
+    """The rate is halved as long as the loss falls."""
+    made = loops.setup(None, 0.1, torch.optim.SGD)
+    mode = "max"  # fixed: mode = "min"
+    plateau = lr_scheduler.ReduceLROnPlateau(made["optimizer"], mode=mode, factor=0.5, patience=50)
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        loss = loops.right(model, batch, loss_fn, optimizer)
+        plateau.step(loss.item())
+        return loss
+
+    return {**made, "train_step": step}

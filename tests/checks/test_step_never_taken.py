@@ -62,3 +62,14 @@ def test_lbfgs_with_a_closure_is_clean() -> None:
         progress=False,
     )
     assert not report.findings
+
+
+@failing_example("step-never-taken", where="train_step")
+def optimizer_made_in_every_call() -> dict[str, Any]:
+    """The moments begin anew each time."""
+
+    def step(model: Any, batch: Any, loss_fn: Any, optimizer: Any) -> Any:
+        own = torch.optim.Adam(model.parameters(), lr=1e-3)  # fixed: own = optimizer
+        return loops.right(model, batch, loss_fn, own)
+
+    return loops.setup(step)

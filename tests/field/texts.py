@@ -191,7 +191,7 @@ def t5_reverses(fault: str = "") -> dict[str, Any]:
     return made(model, data, lr=3e-3)
 
 
-@program("positions", "transformers", tags_of_the_neighbor=("unshifted-targets", "dense-targets-misaligned"))
+@program("positions", "transformers")
 def distilbert_tags(fault: str = "") -> dict[str, Any]:
     """DistilBERT that tags tokens; padding and the first token are ignored."""
     from transformers import DistilBertConfig, DistilBertForTokenClassification
@@ -201,8 +201,6 @@ def distilbert_tags(fault: str = "") -> dict[str, Any]:
     ids, mask, _ = words()
     tags = torch.where(ids > 70, 1, torch.where(ids.roll(1, 1) > 70, 2, 0)).masked_fill(mask == 0, -100)
     tags[:, 0] = -100
-    if fault == "tags_of_the_neighbor":
-        tags = tags.roll(3, 1)
     return made(model, Columns(input_ids=ids, attention_mask=mask, labels=tags))
 
 
@@ -211,7 +209,6 @@ def distilbert_tags(fault: str = "") -> dict[str, Any]:
     "transformers",
     "peft",
     adapter_in_no_optimizer=("parameters-missing-from-optimizer",),
-    adapter_frozen=("frozen-parameters", "untrained-parameters"),
 )
 def lora_adapters(fault: str = "") -> dict[str, Any]:
     """Adapters of low rank in a BERT whose own weights are frozen."""
@@ -223,9 +220,6 @@ def lora_adapters(fault: str = "") -> dict[str, Any]:
     config = peft.LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["query", "value"], lora_dropout=0.05)
     model = peft.get_peft_model(base, config)
     ids, mask, labels = words()
-    if fault == "adapter_frozen":
-        for name, weight in model.named_parameters():
-            weight.requires_grad_("classifier" in name and "modules_to_save" in name)
     optimizer = before if fault == "adapter_in_no_optimizer" else None
     data = Columns(input_ids=ids, attention_mask=mask, labels=labels)
     return made(model, data, lr=3e-3, optimizer=optimizer)

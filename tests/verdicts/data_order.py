@@ -14,6 +14,7 @@ from nbdebug.evidence.batch_repeats import BatchRepeats
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook
 from nbdebug.evidence.repeated_reads import Rereading
+from nbdebug.evidence.step_calls import StepCalls
 from tests.verdicts.data_sweep import part, sweep
 from tests.verdicts.table import Table, minimal
 
@@ -119,13 +120,16 @@ def repeats(copies: int, **facts: Any) -> BatchRepeats:
 
 
 table = Table("repeated-batches")
-table.row("none", "silent", repeats(0))
-table.row("not in a row", "note", repeats(50, in_a_row=1))
-table.row("training on the full batch", "note", repeats(99, one_pass=False))
-table.row("an inner loop", "note", repeats(50, one_pass=False, in_a_row=20, is_inner=True))
-table.pair("share", repeats, {11: "bug", 10: "silent"})
-table.pair("few", lambda distinct: repeats(100 - distinct, in_a_row=1), {2: "bug", 3: "note"})
-table.pair("in_a_row", lambda times: repeats(50, one_pass=False, in_a_row=times), {10: "suspect", 9: "silent"})
+table.row("none", "silent", repeats(0), None)
+table.row("not in a row", "note", repeats(50, in_a_row=1), None)
+table.row("training on the full batch", "note", repeats(99, one_pass=False), None)
+table.row("an inner loop", "note", repeats(50, one_pass=False, in_a_row=20, is_inner=True), None)
+table.pair("share", lambda value: (repeats(value), None), {11: "bug", 10: "silent"})
+table.pair("few", lambda distinct: (repeats(100 - distinct, in_a_row=1), None), {2: "bug", 3: "note"})
+table.pair("in_a_row", lambda times: (repeats(50, one_pass=False, in_a_row=times), None), {10: "suspect", 9: "silent"})
+table.row("a step that ignores its batch", "bug", None, minimal(StepCalls, calls=6, inputs=1))
+table.row("a step that reads its batch", "silent", None, minimal(StepCalls, calls=6, inputs=6))
+table.row("nothing known", "not applicable", None, None)
 
 
 def reread(changed: int, **facts: Any) -> Rereading:
@@ -134,11 +138,13 @@ def reread(changed: int, **facts: Any) -> Rereading:
 
 
 table = Table("preprocessing-mutates-data")
-table.row("the same again", "silent", reread(0))
-table.row("stored values that changed", "bug", reread(2, stored=("data",)))
-table.row("only what was read", "bug", reread(2, local=2))
-table.row("other samples as well", "note", reread(2, local=1))
-table.row("one piece of memory for all samples", "bug", reread(0, overwritten=10))
+table.row("the same again", "silent", reread(0), None)
+table.row("stored values that changed", "bug", reread(2, stored=("data",)), None)
+table.row("only what was read", "bug", reread(2, local=2), None)
+table.row("other samples as well", "note", reread(2, local=1), None)
+table.row("one piece of memory for all samples", "bug", reread(0, overwritten=10), None)
+table.row("a step that changes its batch", "bug", None, minimal(StepCalls, calls=6, changed=("batch[0]",)))
+table.row("nothing known", "not applicable", None, None)
 
 
 def workers(equal: int = 0, repeated: int = 0, persistent: bool = False) -> Workers:

@@ -14,6 +14,7 @@ from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.epoch_order import EpochOrder
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook, SampleFailure
 from nbdebug.evidence.loader_sweep_tally import PartFacts
+from nbdebug.evidence.sampler_weights import SamplerWeights
 from nbdebug.evidence.target_influence import TargetInfluence, TargetUse
 from tests.verdicts.table import Table, minimal
 
@@ -215,15 +216,21 @@ table.pair("at_all", sweep, {99: "note", 100: "silent"})
 table.pair("parameters", lambda each: sweep(trainable=1000 * each), {1001: "note", 1000: "silent"})
 
 
-def inverted(middle: float = 0.0, spread: float = 4.0, classes: int = 3) -> tuple[LoaderSweep, ClassWeighting]:
+def inverted(middle: float = 0.0, spread: float = 4.0, classes: int = 3) -> tuple[LoaderSweep, ClassWeighting, None]:
     """Return classes of which each next is half as frequent, and their weights; `middle` bends their line."""
     labels = [0] * 400 + [1] * 200 + [2] * 100
     places = [0.5, middle / 2, -0.5][:classes]
-    return sweep(700, labels), ClassWeighting({c: spread**place for c, place in enumerate(places)})
+    return sweep(700, labels), ClassWeighting({c: spread**place for c, place in enumerate(places)}), None
 
 
 table = Table("class-weights-inverted")
-table.row("no weights known", "not applicable", counts(500, 500), ClassWeighting(reason="the loss raised an error"))
+ERROR = ClassWeighting(reason="the loss raised an error")
+table.row("no weights known", "not applicable", counts(500, 500), ERROR, None)
+table.row(
+    "a sampler that follows the counts", "suspect", None, None, SamplerWeights(((100, 4.0), (50, 2.0), (25, 1.0)))
+)
+table.row("a sampler that makes up for them", "silent", None, None, SamplerWeights(((100, 1.0), (50, 2.0), (25, 4.0))))
+table.row("nothing known", "not applicable", None, None, None)
 table.row("weights that are the counts", "suspect", *inverted())
 table.row("inverse weights", "silent", *inverted(spread=0.25))
 table.pair("classes", lambda classes: inverted(classes=classes), {3: "suspect", 2: "not applicable"})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from nbdebug.checks.loss.positive_pairs_repelled import PairForces
+from nbdebug.checks.loss.quantiles_reversed import QuantileSlopes
 from nbdebug.evidence.flow_likelihood import FlowLikelihood
 from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.evidence.sampled_normal import SampledNormal
+from nbdebug.experiments.bootstraps import Bootstrap
 from nbdebug.experiments.box_sides import BoxSides
 from nbdebug.experiments.drawn_indices import DrawnIndices
 from nbdebug.experiments.mixed_derivatives import MixedDerivatives
@@ -15,6 +17,7 @@ from nbdebug.experiments.mixed_samples import MixedSamples
 from nbdebug.experiments.noise_schedule import NoiseSchedule
 from nbdebug.experiments.reduced_weights import ReducedWeights
 from nbdebug.experiments.repeated_exponentials import RepeatedExponential
+from nbdebug.experiments.target_domains import WrongTargets
 from tests.verdicts.table import Table, minimal
 
 
@@ -120,3 +123,32 @@ table.row("a right one", "silent", divergence(taken=""))
 table.row("a right one with the wrong sign", "bug", divergence(taken="", is_raised=True))
 table.pair("exact", lambda error: divergence(error=error), {0.9e-3: "bug", 1.1e-3: "silent"})
 table.pair("apart", lambda error: divergence(own_error=error), {0.021: "bug", 0.019: "silent"})
+
+
+def bootstrap(continued: float = 0.1, samples: int = 64, has_gradient: bool = False) -> LossOperands:
+    """Return a target that keeps this share of the next values."""
+    return operands(bootstraps=(Bootstrap(0.9, has_gradient, continued, samples, ("done",)),))
+
+
+table = Table("bootstrapped-target-wrong")
+table.row("none", "silent", operands())
+table.row("a target with a gradient", "suspect", bootstrap(0.9, has_gradient=True))
+table.row("no mask", "silent", bootstrap(float("nan")))
+table.pair("continued", bootstrap, {0.34: "suspect", 0.36: "silent"})
+table.pair("samples", lambda count: bootstrap(samples=count), {16: "suspect", 15: "silent"})
+
+table = Table("targets-outside-loss-domain")
+table.row("none", "silent", operands())
+table.row("several labels", "bug", operands(wrong_targets=(WrongTargets("binary", "exclusive", 0.5, 32, (), ""),)))
+table.pair(
+    "share",
+    lambda share: operands(wrong_targets=(WrongTargets("soft_margin_loss", "signs", share, 32, ("y",), ""),)),
+    {0.11: "bug", 0.09: "silent"},
+)
+
+
+table = Table("quantiles-reversed")
+table.row("no levels", "silent", QuantileSlopes((0.9, 0.1), (), "loss_fn"))
+table.row("as written", "silent", QuantileSlopes((0.1, 0.9), (0.1, 0.9), "loss_fn"))
+table.row("falling on purpose", "silent", QuantileSlopes((0.9, 0.2), (0.9, 0.2), "loss_fn"))
+table.pair("near", lambda d: QuantileSlopes((0.9, 0.1), (0.1 + d, 0.9), "loss_fn"), {0.019: "bug", 0.021: "silent"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nbdebug.evidence.aligned_loss import AlignedLoss
 from nbdebug.evidence.flow_likelihood import FlowLikelihood
 from nbdebug.evidence.loss_operands import LossOperands
 from nbdebug.evidence.loss_response import HeadResponse, LossResponse
@@ -59,20 +60,28 @@ table.row("probabilities", "silent", loss("probabilities", seen_high=1.0, **SQUA
 table.row("nothing keeps them in 0 to 1", "suspect", loss("probabilities", seen_high=1.0, low=-9.0, high=9.0))
 table.pair("slack", lambda low: loss("probabilities", seen_low=-low, **SQUASHED), {1.1e-6: "bug", 0.9e-6: "silent"})
 
+
+def aligned(more: float, is_data: bool = True) -> AlignedLoss:
+    """Return a loss of the targets that is so much higher than that of the same values in other orders."""
+    return AlignedLoss(1 + more, 0.5, 1.0, 8, is_data, "loss_fn")
+
+
 table = Table("loss-sign-flipped")
-table.row("no direction", "not applicable", loss("softmax"), None)
-table.row("toward the targets", "silent", loss("softmax", toward=1.0, target=LABELS, is_compared=True), None)
-table.row("away, as assumed", "suspect", loss("softmax", True, toward=0.0, target=LABELS, is_compared=True), None)
+table.row("no direction", "not applicable", loss("softmax"), None, None)
+table.row("toward the targets", "silent", loss("softmax", toward=1.0, target=LABELS, is_compared=True), None, None)
+table.row("away, as assumed", "suspect", loss("softmax", True, toward=0.0, target=LABELS, is_compared=True), None, None)
+table.row("away from what a network says", "suspect", None, None, aligned(0.5, is_data=False))
 table.pair(
     "toward",
-    lambda share: (loss("softmax", toward=share, target=LABELS, is_compared=True), None),
+    lambda share: (loss("softmax", toward=share, target=LABELS, is_compared=True), None, None),
     {0.04: "bug", 0.06: "silent"},
 )
 table.pair(
     "likelihood",
-    lambda r: (None, FlowLikelihood(1.0, r, True, 4, "compute_loss")),
+    lambda r: (None, FlowLikelihood(1.0, r, True, 4, "compute_loss"), None),
     {0.985: "bug", 0.975: "not applicable"},
 )
+table.pair("gap", lambda more: (None, None, aligned(more)), {1.05e-3: "bug", 0.95e-3: "silent"})
 
 table = Table("probabilities-into-nll")
 table.row("a loss of logits", "not applicable", loss("softmax"), None)

@@ -8,6 +8,7 @@ from nbdebug.checks.optimization.unusual_optimizer import EPS_STORED, GroupRate,
 from nbdebug.evidence.recorded.loop import LostPasses
 from nbdebug.evidence.recorded.loss_course import LossCourse
 from nbdebug.evidence.schedule import Schedule
+from nbdebug.evidence.step_calls import StepCalls
 from nbdebug.evidence.training_loop import Clipping, LoopFacts
 from tests.verdicts.step_events import events, used
 from tests.verdicts.table import Table, minimal
@@ -27,15 +28,16 @@ table.row("gradients of an attack", "suspect", loop(), events(used("opt", probed
 table.pair("share", lambda dirty: (loop(dirty=dirty), None), {10: "bug", 9: "silent"})
 
 table = Table("step-never-taken")
-table.row("steps that train", "silent", loop())
-table.row("a step that fails", "bug", loop(error="ValueError: no"))
-table.row("no backward pass", "bug", loop(backwards=0, moved=0))
-table.row("gradients assigned directly", "silent", loop(backwards=0))
-table.row("no step", "bug", loop(steps=0))
-table.row("steps without gradients", "bug", loop(idle=100))
-table.row("steps before their backward pass", "bug", loop(late=True))
-table.row("steps that change nothing", "bug", loop(moved=0))
-table.pair("kept", lambda kept: loop(kept=kept), {0.04: "suspect", 0.06: "silent"})
+table.row("steps that train", "silent", loop(), None)
+table.row("a step that fails", "bug", loop(error="ValueError: no"), None)
+table.row("no backward pass", "bug", loop(backwards=0, moved=0), None)
+table.row("gradients assigned directly", "silent", loop(backwards=0), None)
+table.row("no step", "bug", loop(steps=0), None)
+table.row("steps without gradients", "bug", loop(idle=100), None)
+table.row("steps before their backward pass", "bug", loop(late=True), None)
+table.row("steps that change nothing", "bug", loop(moved=0), None)
+table.pair("kept", lambda kept: (loop(kept=kept), None), {0.04: "suspect", 0.06: "silent"})
+table.pair("own", lambda n: (loop(), minimal(StepCalls, calls=6, made=n)), {3: "bug", 2: "silent"})
 
 table = Table("graph-kept-alive")
 table.row("a step that fails", "not applicable", loop(error="ValueError: no"))
@@ -78,13 +80,15 @@ def schedule(low_at: int = 30, low: float = 0.0, count: int = 200, places: bool 
 
 
 table = Table("schedule-reaches-zero")
-table.row("constant", "silent", schedule(low=1.0))
-table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50))
-table.pair("nothing", lambda low: schedule(low=low), {0.9e-4: "suspect", 1.1e-4: "silent"})
-table.pair("within", schedule, {50: "suspect", 51: "silent"})
-table.pair("wasted", lambda count: schedule(9, count=10 + count, places=True), {50: "suspect", 49: "silent"})
-table.pair("share", lambda at: schedule(at, count=1001, places=True), {499: "suspect", 501: "silent"})
-table.pair("stays", lambda count: schedule(count=30 + count), {21: "suspect", 20: "silent"})
+table.row("constant", "silent", schedule(low=1.0), None)
+table.row("never above zero", "bug", Schedule("StepLR", (0.0,) * 50), None)
+table.pair("nothing", lambda low: (schedule(low=low), None), {0.9e-4: "suspect", 1.1e-4: "silent"})
+table.pair("within", lambda value: (schedule(value), None), {50: "suspect", 51: "silent"})
+table.pair("wasted", lambda count: (schedule(9, count=10 + count, places=True), None), {50: "suspect", 49: "silent"})
+table.pair("share", lambda at: (schedule(at, count=1001, places=True), None), {499: "suspect", 501: "silent"})
+table.pair("stays", lambda count: (schedule(count=30 + count), None), {21: "suspect", 20: "silent"})
+table.row("a loss to maximize", "suspect", None, minimal(StepCalls, calls=6, maximized=("scheduler",)))
+table.row("nothing known", "not applicable", None, None)
 
 
 def optimizer(rates: tuple[GroupRate, ...] = (), has_scheduler: bool = False, **settings: float) -> OptimizerFacts:

@@ -69,9 +69,11 @@ table.row("before unscaling", "bug", clips(found=6, scaled=6))
 table.pair("calls", clips, {3: "bug", 2: "silent"})
 
 
-def averaged(*keeps: float, calls: int = 6, uses: int = 6, equal: int = 0, stepped: int = 0) -> StepEvents:
+def averaged(
+    *keeps: float, calls: int = 6, uses: int = 6, equal: int = 0, stepped: int = 0, stale: int = 0
+) -> StepEvents:
     """Return a teacher that keeps such shares of itself."""
-    return events(used("opt"), averages=(Averaging("teacher", "student", keeps, calls, uses, equal, stepped),))
+    return events(used("opt"), averages=(Averaging("teacher", "student", keeps, calls, uses, equal, stepped, stale),))
 
 
 table = Table("moving-average-wrong")
@@ -79,6 +81,7 @@ table.row("no step", "not applicable", LOSS)
 table.row("a usual decay", "silent", averaged(*[0.99] * 6))
 table.row("trained as well", "suspect", averaged(*[0.99] * 6, stepped=6))
 table.row("its own weights", "bug", events(used("opt"), loads_of_itself=("target",)))
+table.row("statistics left behind", "suspect", averaged(*[0.99] * 6, stale=6))
 table.row("copied and used", "suspect", averaged(*[0.0] * 6, equal=5))
 table.row("copied, used apart", "silent", averaged(*[0.0] * 6))
 table.row("copied and never used", "silent", averaged(*[0.0] * 6, uses=0))

@@ -241,3 +241,26 @@ def test_the_first_screen_comes_at_once() -> None:
     begun = time.thread_time()
     nbdebug.wizard(**softmaxed()).close()
     assert time.thread_time() - begun < 5
+
+
+def test_a_training_step_of_the_users_own_is_what_was_understood() -> None:
+    """Nothing is offered that would change nothing: the step brings its own loss, optimizers and reading."""
+    x = torch.randn(64, 4)
+    nets = {"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)}
+    steps = {name: torch.optim.SGD(net.parameters(), 0.1) for name, net in nets.items()}
+
+    def step(models: Any, batch: Any, loss_fn: Any, optimizers: Any) -> Any:
+        loss = models["b"](models["a"](batch[0])).pow(2).mean()
+        for optimizer in optimizers.values():
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers.values():
+            optimizer.step()
+        return loss
+
+    wizard = nbdebug.wizard(nets, DataLoader(TensorDataset(x), 16), optimizer=steps, train_step=step)
+    face = wizard.face
+    assert "a: Linear, b: Linear" in face.chips.value
+    assert face.optimizer.options[0][0] == "a: SGD, b: SGD, lr 0.1" and face.task.options[0][0] == "your own train_step"
+    assert all(chip.disabled for chip in (face.task, face.loss, face.optimizer, face.layout))
+    wizard.close()

@@ -10,11 +10,12 @@ import torch
 
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape.ops import Recording, Use
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["CtcTargets", "blank_in_targets", "ctc_targets"]
 
@@ -42,12 +43,8 @@ def ctc_targets(sandbox: Sandbox, trial: TrialRun | None) -> CtcTargets:
     sandbox.ready_to_train()
     found: list[tuple[int, int, list[torch.Tensor], list[int]]] = []
     for batch in sandbox.batches(BATCHES):
-        try:
+        with required_run():
             recording = run_recorded(sandbox, batch, step=sandbox.train_step is not None)
-        except NbdebugError:
-            raise
-        except Exception as error:
-            raise NotApplicable(f"the run fails: {described(error)}") from None
         found += [read for op in recording.ops if op.name == "ctc_loss" and (read := _read(recording, op)) is not None]
         if not found:
             break

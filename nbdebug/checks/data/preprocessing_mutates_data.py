@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from nbdebug.charts import Lines
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.repeated_reads import Rereading
+from nbdebug.evidence.step_calls import StepCalls
 
 __all__ = ["preprocessing_mutates_data"]
 
 
 @check(explains=("unnormalized-inputs", "constant-inputs", "not-reproducible", "split-shift"))
-def preprocessing_mutates_data(rereading: Rereading) -> Iterator[Finding]:
-    """Reading a sample modifies the dataset, so the next epoch sees different data.
+def preprocessing_mutates_data(rereading: Rereading | None, step: StepCalls | None) -> Iterator[Finding]:
+    """Reading a sample, or training on it, modifies the dataset, so the next epoch sees different data.
 
     nbdebug reads the same samples three times on a copy and restores every RNG state in between. Random augmentation
-    then returns the same values; an in-place modification does not.
+    then returns the same values; an in-place modification does not. Where the loader hands out what it stores, your
+    training step may not modify its batch in place either.
 
     Why it matters: an in-place transform (`x /= 255`, `x -= mean`, `img[...] = 0`) is applied again in every epoch. The
     data drifts while the model trains, and the loss rises for no visible reason.
@@ -27,6 +30,12 @@ def preprocessing_mutates_data(rereading: Rereading) -> Iterator[Finding]:
 
     What to try: return a new tensor from transforms (`x = x / 255`), or copy the stored sample before modifying it.
     """
+    if rereading is None and step is None:
+        raise NotApplicable("samples cannot be loaded by index")
+    if step is not None and step.changed:
+        yield _by_step(step)
+    if rereading is None:
+        return
     if rereading.overwritten:
         yield _overwritten(rereading)
     if not rereading.changed:
@@ -78,4 +87,19 @@ def _overwritten(rereading: Rereading) -> Finding:
                 Patch("copy-samples"),
             ),
         ),
+    )
+
+
+def _by_step(step: StepCalls) -> Finding:
+    names = ", ".join(f"`{name}`" for name in step.changed)
+    return Finding(
+        f"`train_step` modifies {names} in place in every call, and the loader hands out the same tensors in each "
+        "epoch.",
+        where="train_step",
+        evidence={
+            "entries": list(step.changed),
+            "threshold": 0,
+            "source": "two calls with one batch; two passes over the loader that give the same memory",
+        },
+        remedies=(Remedy("Compute a new tensor instead.", "x = x - mean  # not x -= mean, x.sub_(mean)"),),
     )

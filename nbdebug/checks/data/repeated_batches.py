@@ -6,24 +6,31 @@ from collections.abc import Iterator
 
 from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.batch_repeats import BatchRepeats
+from nbdebug.evidence.step_calls import StepCalls
 
 __all__ = ["repeated_batches"]
 
 
+CALLS = 3  # of a training step, with different batches, that tell what it reads
+
+
 @check(explains=("duplicate-samples", "samples-dropped"))
 def repeated_batches(
-    repeats: BatchRepeats,
+    repeats: BatchRepeats | None,
+    step: StepCalls | None,
     *,
     share: float = 0.1,  # fraction of batches that are duplicates of another one; our choice
     in_a_row: int = 10,  # consecutive steps on one batch, where others occur as well; our choice
     few: int = 2,  # distinct batches of a whole pass; our choice
 ) -> Iterator[Finding]:
-    """The loader returns the same batch repeatedly.
+    """The loader returns the same batch repeatedly, or the training step always uses the same one.
 
     nbdebug draws the first batches in the loader's own order and compares hashes of their samples; in a training that
     it watches, it identifies batches by some of their values. Repetition across epochs is fine, and inner loops on one
-    batch are only noted: there the weights are reset in between, or the model generates the data.
+    batch are only noted: there the weights are reset in between, or the model generates the data. A training step that
+    is called with different batches has to give the model different inputs.
 
     Why it matters: the model overfits a handful of samples, while the loop seems to iterate over the whole dataset. It
     happens when an index is computed from the wrong counter, a stream is reopened for every batch, or a batch kept for
@@ -31,6 +38,12 @@ def repeated_batches(
 
     What to try: print the indices that the sampler yields; look for `next(iter(loader))` inside the loop.
     """
+    if repeats is None and step is None:
+        raise NotApplicable("no batches could be drawn")
+    if step is not None and step.calls >= CALLS and step.inputs == 1:
+        yield _ignored(step)
+    if repeats is None:
+        return
     copies = repeats.seen - repeats.distinct
     if copies <= share * repeats.seen:
         return
@@ -54,4 +67,14 @@ def repeated_batches(
             "source": "37 reasons, 1",
         },
         remedies=(Remedy("Iterate over the loader in the loop.", "for batch in loader: …"),),
+    )
+
+
+def _ignored(step: StepCalls) -> Finding:
+    return Finding(
+        f"`train_step` ignores its batch: in {step.calls} calls with different batches, the model receives the same "
+        "inputs.",
+        where="train_step",
+        evidence={"calls": step.calls, "different inputs": step.inputs, "threshold": 1, "source": "observed calls"},
+        remedies=(Remedy("Train on the batch that the step is given.", "x, y = batch  # not next(iter(loader))"),),
     )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.trial_run import TrialRun
-from nbdebug.experiments.tape.ops import Op, Recording, Use
+from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["IgnoredClasses", "class_ignored_by_loss", "ignored_classes"]
 
@@ -60,18 +60,14 @@ def ignored_classes(sandbox: Sandbox, trial: TrialRun | None) -> IgnoredClasses:
 
 
 def _recorded(sandbox: Sandbox, batch: Batch) -> Recording:
-    try:
+    with required_run():
         return run_recorded(sandbox, batch, step=sandbox.train_step is not None)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the run fails: {described(error)}") from None
 
 
 def _read(recording: Recording, op: Op, batch: Batch) -> tuple[int, torch.Tensor, list[int], str] | None:
     """Return the number of classes, the labels, the classes left out and how; None where labels are of positions."""
     given = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), op.args, strict=False)) | op.kwargs
-    scores, labels, weight = (_tensor(recording, given.get(name)) for name in ("input", "target", "weight"))
+    scores, labels, weight = (recording.tensor_of(given.get(name)) for name in ("input", "target", "weight"))
     if scores is None or labels is None or scores.dim() != 2 or labels.shape != (batch.size,):
         return None
     if labels.is_floating_point():
@@ -81,10 +77,6 @@ def _read(recording: Recording, op: Op, batch: Batch) -> tuple[int, torch.Tensor
         return classes, labels, [index], f"ignore_index={index}"
     zero = (weight == 0).nonzero().flatten().tolist() if weight is not None else []
     return classes, labels, zero, "a class weight of 0"
-
-
-def _tensor(recording: Recording, part: Any) -> torch.Tensor | None:
-    return recording.values[part.number].tensor if isinstance(part, Use) else None
 
 
 @check(explains=("loss-metric-disagree", "wrong-loss-for-task"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,29 +13,39 @@ from nbdebug.core.registry import check
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.loader_sweep import LoaderSweep
+from nbdebug.evidence.sampler_weights import SamplerWeights
 
 __all__ = ["class_weights_inverted"]
 
 
 @check(basis="statistic", explains=("class-imbalance", "loss-metric-disagree"))
 def class_weights_inverted(
-    sweep: LoaderSweep,
-    weighting: ClassWeighting,
+    sweep: LoaderSweep | None,
+    weighting: ClassWeighting | None,
+    sampler: SamplerWeights | None,
     *,
     classes: int = 3,  # two points always lie on a line; our choice
     correlation: float = 0.9,  # of log weight and log count; inverse frequencies give -1, unrelated costs about 0
     spread: float = 1.5,  # largest over smallest, of weights and of counts; below it nothing is weighted; our choice
 ) -> Iterator[Finding]:
-    """The loss weights frequent classes more than rare ones.
+    """The loss, or the sampler, weights frequent classes more than rare ones.
 
     nbdebug gives the loss the same prediction for samples of every class, compares the gradients, and correlates them
-    with how often the loader yields each class.
+    with how often the loader yields each class; and it reads the weights of a `WeightedRandomSampler`.
 
     Why it matters: weights are meant to make up for rare classes. Proportional to the counts instead of their inverse,
     they make rare classes rarer still, and the model hardly ever predicts them.
 
     What to try: weight by inverse frequency, `len(y) / (classes * torch.bincount(y))`.
     """
+    if sampler is not None:
+        drawn = [(count, weight) for count, weight in sampler.classes if weight > 0]
+        if (found := _correlation(drawn, classes, spread)) > correlation:
+            yield _of_sampler(drawn, found, correlation)
+    if sweep is None or weighting is None:
+        if sampler is not None:
+            return
+        raise NotApplicable("the targets are not one class per sample")
     known = sweep.class_labels()
     if weighting.reason or not known:
         raise NotApplicable(weighting.reason or "the targets are not one class per sample")
@@ -43,12 +53,40 @@ def class_weights_inverted(
     pairs = [(counts[c], pull) for c, pull in weighting.pulls.items() if pull > 0 and counts.get(c, 0) > 0]
     if len(pairs) < classes:
         raise NotApplicable(f"needs at least {classes} classes that the loss weights")
+    if (found := _correlation(pairs, classes, spread)) > correlation:
+        yield _finding(pairs, found, correlation)
+
+
+def _correlation(pairs: Sequence[tuple[int, float]], classes: int, spread: float) -> float:
+    """Correlate the logarithms of counts and weights; 0 where there are few classes, or one of both hardly varies."""
+    if len(pairs) < classes:
+        return 0.0
     (fewest, most), (low, high) = ((min(side), max(side)) for side in zip(*pairs, strict=True))
     if most <= spread * fewest or high <= spread * low:
-        return
-    found = float(np.corrcoef([(math.log(count), math.log(pull)) for count, pull in pairs], rowvar=False)[0, 1])
-    if found > correlation:
-        yield _finding(pairs, found, correlation)
+        return 0.0
+    return float(np.corrcoef([(math.log(count), math.log(weight)) for count, weight in pairs], rowvar=False)[0, 1])
+
+
+def _of_sampler(pairs: Sequence[tuple[int, float]], found: float, threshold: float) -> Finding:
+    (few, rare), (many, common) = min(pairs), max(pairs)
+    return Finding(
+        f"The sampler draws frequent classes more: a sample of a class of {many} is drawn {common / rare:.1f} times as "
+        f"often as one of a class of {few} (correlation {found:.2f}).",
+        where="loader",
+        severity="suspect",
+        is_contradiction=True,  # drawing every sample equally often already favors frequent classes
+        evidence={
+            "correlation of log weight and log count": found,
+            "threshold": threshold,
+            "source": "torch.utils.data.WeightedRandomSampler: one weight per sample, not a count",
+        },
+        remedies=(
+            Remedy(
+                "Weight samples by the inverse frequency of their class.",
+                "WeightedRandomSampler((1 / torch.bincount(y))[y], len(y))",
+            ),
+        ),
+    )
 
 
 def _counts(labels: np.ndarray) -> dict[int, int]:

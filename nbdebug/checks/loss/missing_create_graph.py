@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.experiments.tape.taint import Taint
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["DerivativeTerms", "derivative_terms", "missing_create_graph"]
 
@@ -36,12 +37,8 @@ def derivative_terms(sandbox: Sandbox, trial: TrialRun | None) -> DerivativeTerm
     if trial is None and sandbox.train_step is None:
         raise NotApplicable("the loss does not run")
     sandbox.ready_to_train()
-    try:
+    with required_run():
         recording = run_recorded(sandbox, sandbox.batch(), step=sandbox.train_step is not None)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the run fails: {described(error)}") from None
     calls = [op for op in recording.ops if op.name == "grad"]
     if not calls or not recording.roots:
         raise NotApplicable("the loss takes no derivative by torch.autograd.grad")

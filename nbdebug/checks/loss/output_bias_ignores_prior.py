@@ -35,7 +35,7 @@ def output_bias_ignores_prior(
     if not initial.guesses:
         raise NotApplicable("no chance-level loss is known for this loss function")
     for first in initial.guesses:
-        saved = first.guess - first.constant - first.luck
+        saved = first.guess - first.constant - first.sampling_gain
         judged = first.guess > 0 and not first.is_constant and first.rows >= fewest * first.classes
         if judged and saved > gap * first.guess and first.loss > first.constant + left * saved:
             yield Finding(

@@ -9,10 +9,11 @@ import torch
 
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.errors import NotApplicable
 from nbdebug.experiments.tape import Taint, Tape, record
 from nbdebug.experiments.tape.ops import Op
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["CollapseFacts", "collapse_facts", "representation_collapse"]
 
@@ -45,12 +46,8 @@ class CollapseFacts:
 def collapse_facts(sandbox: Sandbox) -> CollapseFacts:
     """Exchange the outputs that the loss compares: random rows, one row for all, the best rows found."""
     sandbox.ready_to_train()
-    try:
+    with required_run():
         tape = record(sandbox, sandbox.batch())
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the run fails: {described(error)}") from None
     heads = _heads(tape)
     _refuse_intended(tape, heads)
     torch.manual_seed(0)

@@ -9,12 +9,13 @@ import torch
 
 from nbdebug.core.finding import Finding, Remedy
 from nbdebug.core.registry import check, probe
-from nbdebug.errors import NbdebugError, NotApplicable, described
+from nbdebug.errors import NotApplicable
 from nbdebug.experiments.tape.ops import Op, Recording
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.experiments.tape.taint import Taint
 from nbdebug.experiments.tape.terms import summands
 from nbdebug.sandbox import Sandbox
+from nbdebug.setup.user_code import required_run
 
 __all__ = ["AdversarialLabels", "adversarial_labels", "adversarial_labels_equal"]
 
@@ -50,12 +51,8 @@ def adversarial_labels(sandbox: Sandbox) -> AdversarialLabels:
     if sandbox.train_step is None:
         raise NotApplicable("no train_step was passed, so only one loss is known")
     sandbox.ready_to_train()
-    try:
+    with required_run():
         recording = run_recorded(sandbox, sandbox.batch(), step=True)
-    except NbdebugError:
-        raise
-    except Exception as error:
-        raise NotApplicable(f"the run fails: {described(error)}") from None
     judged = list(_judgments(recording))
     real = [j for j in judged if j.parameters == j.trained and any(j.parameters < other.parameters for other in judged)]
     if len(recording.roots) < 2 or not real:

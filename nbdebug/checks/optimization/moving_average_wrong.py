@@ -15,6 +15,8 @@ __all__ = ["moving_average_wrong"]
 RIGHT = """with torch.no_grad():
     for slow, fast in zip(teacher.parameters(), student.parameters()):
         slow.mul_(0.999).add_(fast, alpha=0.001)"""
+BUFFERS = """for slow, fast in zip(teacher.buffers(), student.buffers()):
+    slow.copy_(fast)"""
 SELDOM = """if step % 1000 == 0:
     target.load_state_dict(online.state_dict())"""
 
@@ -50,6 +52,12 @@ def moving_average_wrong(
                 f"`{average.network}` is a moving average of `{average.source}` and is updated by an optimizer as well."
             )
             yield _finding(average, says, "suspect", "Leave the averaged network out of the optimizer.", RIGHT)
+        elif len(keeps) >= calls and average.stale == average.calls and any(keeps) and average.is_whole:
+            says = (
+                f"`{average.network}` averages the weights of `{average.source}`, but not its buffers: the running "
+                "statistics that it uses in eval mode stay at their first values."
+            )
+            yield _finding(average, says, "suspect", "Copy the buffers as well.", BUFFERS)
         elif len(keeps) < calls or max(keeps) - min(keeps) > constant or average.stepped:
             continue
         elif not any(keeps) and average.uses >= calls and average.equal_when_used >= average.uses - 1:

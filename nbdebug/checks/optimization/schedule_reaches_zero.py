@@ -8,7 +8,9 @@ from dataclasses import replace
 from nbdebug.charts import Lines
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
+from nbdebug.errors import NotApplicable
 from nbdebug.evidence.schedule import Schedule
+from nbdebug.evidence.step_calls import StepCalls
 
 __all__ = ["schedule_reaches_zero"]
 
@@ -33,7 +35,8 @@ CONSTANT = Remedy(
     explains=("cannot-overfit-batch", "learning-rate-too-low", "loss-flat", "update-ratio-off", "step-never-taken"),
 )
 def schedule_reaches_zero(
-    schedule: Schedule,
+    schedule: Schedule | None,
+    calls: StepCalls | None,
     *,
     nothing: float = 1e-4,  # of the highest rate: cosine and linear schedules reach it only at their end; our choice
     within: int = 50,  # scheduler steps: fewer than any real training takes; our choice
@@ -52,9 +55,17 @@ def schedule_reaches_zero(
     Why it matters: once the learning rate is zero nothing is learned anymore. The usual mistake is a schedule defined
     in epochs that is stepped per batch.
 
+    A scheduler that waits for a rise of the loss (`mode="max"`) lowers the rate while the training goes well.
+
     What to try: step the scheduler as often as it was designed for, or pass the total number of batches as `T_max` or
     `total_steps`.
     """
+    if schedule is None and calls is None:
+        raise NotApplicable("no scheduler was passed, and no train_step that may have one")
+    for name in calls.maximized if calls is not None else ():
+        yield _maximized(name)
+    if schedule is None:
+        return
     highest = max(schedule.rates)
     if highest <= 0:
         yield _finding(schedule, 0, f"never rises above {highest:g}", "bug")
@@ -113,3 +124,15 @@ def _remedies(schedule: Schedule, step: int) -> tuple[Remedy, ...]:
     if schedule.places or schedule.in_step:
         return (ONCE_AN_EPOCH, replace(LONGER, patch=None), CONSTANT)
     return (LONGER, CONSTANT)
+
+
+def _maximized(name: str) -> Finding:
+    return Finding(
+        f'`{name}` lowers the learning rate while the loss falls: it waits for a rise (`mode="max"`) of the loss that '
+        "`train_step` returns.",
+        where=name,
+        severity="suspect",
+        is_contradiction=True,  # a loss is minimized
+        evidence={"mode": "max", "threshold": "min", "source": "torch.optim.lr_scheduler.ReduceLROnPlateau"},
+        remedies=(Remedy("Wait for a fall of the loss.", 'ReduceLROnPlateau(optimizer, mode="min")'),),
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check
+from nbdebug.evidence.step_calls import StepCalls
 from nbdebug.evidence.training_loop import LoopFacts
 
 __all__ = ["step_never_taken"]
@@ -17,13 +18,16 @@ LOOP = "optimizer.zero_grad()\nloss = loss_fn(model(x), y)\nloss.backward()\nopt
 @check(explains=("cannot-overfit-batch", "loss-flat"))
 def step_never_taken(
     loop: LoopFacts,
+    step: StepCalls | None,
     *,
+    own: int = 3,  # calls with an optimizer of their own; a single one may be the first of all; our choice
     kept: float = 0.05,  # fraction of the update; intended projections and slow weights keep more of it; our choice
 ) -> Iterator[Finding]:
-    """The training step does not train: backward or step is missing, in the wrong order, or undone.
+    """The training step does not train with your optimizer: backward or step is missing, out of order, or undone.
 
     nbdebug calls your training step on a copy, or watches your own loop, and records forward, backward,
-    `optimizer.step()` and the weights, right after the step and at the end of the call.
+    `optimizer.step()` and the weights, right after the step and at the end of the call. A call that makes an optimizer
+    of its own begins with empty moments each time.
 
     Why it matters: the loop runs, the loss is printed, and nothing is ever learned.
 
@@ -32,6 +36,9 @@ def step_never_taken(
     """
     if loop.error:
         yield _fails(loop)
+        return
+    if step is not None and step.made >= own:
+        yield _made_anew(step, own)
         return
     reason = _reason(loop)
     if not reason and loop.kept < kept:
@@ -50,6 +57,16 @@ def step_never_taken(
             },
             remedies=(Remedy("Write the training step in this order.", LOOP, Patch("plain-loop")),),
         )
+
+
+def _made_anew(step: StepCalls, limit: int) -> Finding:
+    return Finding(
+        f"`train_step` makes a new {step.made_kind} in every call ({step.made} of {step.calls}): its moments and "
+        "counts begin anew in each step, and the optimizer that it is given is never used.",
+        where="train_step",
+        evidence={"optimizers": step.made, "calls": step.calls, "threshold": limit, "source": "observed calls"},
+        remedies=(Remedy("Make the optimizer once, before the loop.", LOOP, Patch("plain-loop")),),
+    )
 
 
 def _undone(loop: LoopFacts, kept: float) -> Finding:

@@ -44,7 +44,7 @@ __all__ = [
 class BatchOrder:
     """How much a sample's own output changes when the same samples come in another order, in eval mode.
 
-    `influence` is relative to the size of the outputs, and `noise` the change by other luck alone; `first` is the first
+    `influence` is relative to the size of the outputs, and `noise` the change by the seed alone; `first` is the first
     module at which a sample has not kept its values.
     """
 
@@ -146,10 +146,10 @@ def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
         samples, reference, whole = reference_run(sandbox, samples, inner=False)
         order = torch.arange(samples.count).roll(1)
         moved = _run(sandbox, samples.batch.select(order), whole, inner=False)
-        other_luck = record(sandbox, samples.batch, whole=whole, seed=SEED + 1, inner=False)
-    if not _has_rows(samples, reference, moved, other_luck):
+        other_seed = record(sandbox, samples.batch, whole=whole, seed=SEED + 1, inner=False)
+    if not _has_rows(samples, reference, moved, other_seed):
         raise NotApplicable("the model returns no tensor with one row per sample")
-    assert reference.predicted is not None and moved.predicted is not None and other_luck.predicted is not None
+    assert reference.predicted is not None and moved.predicted is not None and other_seed.predicted is not None
     influence = relative_change(reference.predicted[order], moved.predicted)
 
     def differs(values: tuple[torch.Tensor, ...]) -> bool:
@@ -164,7 +164,7 @@ def batch_order(sandbox: Sandbox, trial: TrialRun) -> BatchOrder:
         place = first_place(runs, differs)
     return BatchOrder(
         influence=influence,
-        noise=relative_change(reference.predicted, other_luck.predicted),
+        noise=relative_change(reference.predicted, other_seed.predicted),
         first=place.path if place else "",
         place=str(place) if place else "",
         samples=samples.count,

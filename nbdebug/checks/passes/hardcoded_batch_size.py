@@ -87,6 +87,8 @@ def batch_sizes(sandbox: Sandbox, trial: TrialRun, control: Control) -> BatchSiz
     if sandbox.setup.val_feed is not None:
         others = others or _other_sizes(sandbox.setup.val_feed, own)
     feed = sandbox.setup.feed
+    if feed.gives_whole_batches and not others:
+        raise NotApplicable("the dataset returns whole batches, all of one size, which is part of the task")
     return BatchSizes(
         own, tuple(sizes), tuple(failures), others, feed.batch_count == 1, samples.layout.is_certain, _resets(sandbox)
     )

@@ -16,7 +16,7 @@ from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.compared_positions import Compared, compared
 from nbdebug.experiments.sample_exchange import samples_of
 from nbdebug.experiments.tape import record
-from nbdebug.experiments.tape.ops import Recording, Use
+from nbdebug.experiments.tape.ops import Recording
 from nbdebug.experiments.tape.program import run_recorded
 from nbdebug.sandbox import Sandbox
 
@@ -65,7 +65,7 @@ def _looked_up(recording: Recording) -> Iterator[tuple[torch.Tensor, str]]:
     """Yield the tokens that embeddings look up, each with the module of the embedding."""
     for op in recording.ops:
         given = op.args[0] if op.name == "embedding" and op.args else None
-        tokens = recording.values[given.number].tensor if isinstance(given, Use) else None
+        tokens = recording.tensor_of(given)
         if tokens is not None and tokens.dim() == 2 and tokens.shape[1] >= 4:
             yield tokens, op.module
 

@@ -104,8 +104,8 @@ def _rank(courses: Courses, found: Found, other: Cause) -> None:
     clearly = LEAST_GAP + min(found.causes[0].skill, other.skill)
 
     def weight(cause: Cause) -> tuple[bool, ...]:
-        is_luck = courses.is_other_draw and cause.names == (WEIGHTS,)
-        return cause.is_confirmed, cause.skill > clearly, not is_luck
+        is_other_draw = courses.is_other_draw and cause.names == (WEIGHTS,)
+        return cause.is_confirmed, cause.skill > clearly, not is_other_draw
 
     first, second = sorted((found.causes[0], other), key=weight, reverse=True)
     found.causes = [first]

@@ -11,7 +11,7 @@ Memory: while recording, the tensors of the autograd graph's ops are kept, and n
 reading, only the operands of the ops behind the heads.
 """
 
-from nbdebug.experiments.tape.fit import answers_on_tape, compares_with_batch, fit_of_tape, fit_on_tape
+from nbdebug.experiments.tape.fit import answers_on_tape, compares_with_batch, fit_on_tape
 from nbdebug.experiments.tape.override import Override, agree_on_replay, moves_with_seed, override
 from nbdebug.experiments.tape.program import TapeUnreadable
 from nbdebug.experiments.tape.read import Term
@@ -28,7 +28,6 @@ __all__ = [
     "agree_on_replay",
     "answers_on_tape",
     "compares_with_batch",
-    "fit_of_tape",
     "fit_on_tape",
     "moves_with_seed",
     "override",

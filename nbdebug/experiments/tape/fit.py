@@ -15,7 +15,7 @@ from nbdebug.experiments.tape.tape import Tape, record
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch
 
-__all__ = ["Answers", "answers_on_tape", "compares_with_batch", "fit_of_tape", "fit_on_tape"]
+__all__ = ["Answers", "answers_on_tape", "compares_with_batch", "fit_on_tape"]
 
 _CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss", "gather", "take_along_dim", "__getitem__")
 _ERRORS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "gaussian_nll_loss")
@@ -83,12 +83,6 @@ def compares_with_batch(sandbox: Sandbox, batch: Batch) -> bool:
     except (NbdebugError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError):
         return True
     return tape.target is None or bool(tape.target.sources)
-
-
-def fit_of_tape(tape: Tape) -> Fit | None:
-    """Compare the main term's prediction with its target, as the loss function does."""
-    answers = _answers_of(tape)
-    return answers.fit if answers is not None else None
 
 
 @torch.no_grad()

@@ -88,6 +88,10 @@ class Recording:
         index = self.values[number].producer
         return self.ops[index] if index >= 0 else None
 
+    def tensor_of(self, part: Any) -> torch.Tensor | None:
+        """Return the tensor that an argument of an op stands for; None for a constant."""
+        return self.values[part.number].tensor if isinstance(part, Use) else None
+
 
 def tensors_of(*values: Any) -> list[torch.Tensor]:
     """List the tensors among arguments or results of a torch function, each once."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nbdebug.experiments.tape.ops import Op, Recording, Use
+from nbdebug.experiments.tape.ops import Op, Recording
 
 __all__ = ["SAME_VALUES", "ancestors", "given_by_name", "root_ancestors", "source_of", "tensor_of"]
 
@@ -26,7 +26,7 @@ def given_by_name(op: Op, names: Sequence[str]) -> dict[str, Any]:
 
 def tensor_of(recording: Recording, part: Any) -> torch.Tensor | None:
     """Return the values of an argument, without a graph; None where it is no tensor, or is not kept."""
-    tensor = recording.values[part.number].tensor if isinstance(part, Use) else None
+    tensor = recording.tensor_of(part)
     return tensor.detach() if tensor is not None else None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from nbdebug.charts import Bars
 from nbdebug.charts.choice import is_out, noteworthy
 from nbdebug.charts.static.bars import bar_scale
+from nbdebug.charts.static.scales import scale_over
 from nbdebug.core.text import clipped, figure
 from nbdebug.widgets.figures.base import BLUE, QUIET, VERMILION, LiveFigure, head, mark_decades
 
@@ -32,7 +33,6 @@ class LiveBars(LiveFigure):
         self._bars = bqplot.Bars(x=[], y=[], scales={"x": names, "y": values}, orientation="horizontal", tooltip=tip)
         self._bars.padding = 0.3
         self._values, self._names = bqplot.Axis(scale=values, **QUIET), bqplot.Axis(scale=names, color="#7f7f7f")
-        self._values.num_ticks = MOST_TICKS
         self._names.orientation, self._names.grid_lines = "vertical", "none"
         self._is_told = False
         self._kept: list[int] = []  # the bars that are drawn, from the bottom up, by their place in the chart
@@ -83,7 +83,9 @@ class LiveBars(LiveFigure):
             self._bars.colors = [VERMILION if is_out(v, chart.band) else BLUE for v in shown]
             self._values.label = clipped(chart.unit, 60)
             if self._is_log(chart):
-                mark_decades(self._values, [low, *drawn], 5)
+                mark_decades(self._values, [low, *drawn], MOST_TICKS)
+            else:  # by `num_ticks` the front end fails as long as it knows no range
+                self._values.tick_values = np.array(scale_over([0.0, *drawn], log=False).ticks(MOST_TICKS))
         self._head.value = head(chart.title, notes=self._notes(chart, values, kept))
 
     @staticmethod
