@@ -21,7 +21,7 @@ from nbdebug.errors import (
     described,
 )
 from nbdebug.evidence.learning_gate import LearningGate
-from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.sandbox import Sandbox, interrupts_held
 from nbdebug.sandbox.state_snapshot import StateSnapshot
 from nbdebug.setup import Setup
@@ -215,8 +215,8 @@ class Session(ProbeRunner):
             needs[name] = self._supply(need)
             if isinstance(needs[name], Missing):
                 return needs[name]
-        called = self._lookup(LossOperands) if spec.ops else None
-        if isinstance(called, LossOperands) and called.ops.isdisjoint(spec.ops):
+        called = self._lookup(RecordedStructure) if spec.ops else None
+        if isinstance(called, RecordedStructure) and called.lacks(*spec.ops):
             return Missing("skipped", f"a recorded run of the loss calls no {' or '.join(spec.ops)}")
         return self.run_probe(spec, needs)
 

@@ -22,6 +22,7 @@ from nbdebug.setup.user_code import user_code
 __all__ = ["AttentionFacts", "AttentionScores", "attention_scores"]
 
 SAMPLES = 16
+NONE = "no softmax of a product of two values is multiplied with others, so there is no attention"
 ALIKE = 1e-4  # of the spread of scores; float32 rounding is below
 TOO_FLAT = 1e-6  # a standard deviation of scores below which they are all the same, as with zero weights
 FEW = 4  # keys of a query, below which their scores say nothing about their scale
@@ -83,7 +84,7 @@ def attention_scores(sandbox: Sandbox, trial: TrialRun | None) -> AttentionScore
                 shaken = [_facts(attention, padded, batch.size) for attention in attentions(again)]
         if found:
             return AttentionScores(tuple(found), batch.size, tuple(shaken))
-    raise NotApplicable("no softmax of a product of two values is multiplied with others, so there is no attention")
+    raise NotApplicable(NONE)
 
 
 def _facts(attention: Attention, padded: list[Padded], size: int) -> AttentionFacts:

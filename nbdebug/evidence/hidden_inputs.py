@@ -9,6 +9,7 @@ import torch
 from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.sample_exchange import samples_of
 from nbdebug.experiments.tape import Taint, Tape, TapeUnreadable, record
@@ -39,10 +40,12 @@ class HiddenInputs:
 
 
 @probe
-def hidden_inputs(sandbox: Sandbox, trial: TrialRun | None) -> HiddenInputs:
+def hidden_inputs(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> HiddenInputs:
     """Differentiate prediction and target with respect to the input that both are made of."""
     if trial is not None:
         require_run(trial)
+    if structure is not None and not structure.is_random and structure.lacks():
+        raise NotApplicable("nothing is drawn at random")
     sandbox.ready_to_train()
     batch = samples_of(sandbox).head(SAMPLES).batch
     tape = record(sandbox, batch)

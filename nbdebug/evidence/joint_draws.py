@@ -13,7 +13,7 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.repeated_reads import Rereading
 from nbdebug.experiments.coordinates import readings
-from nbdebug.experiments.registration import TURNS, UNMOVED, in_place, registered
+from nbdebug.experiments.registration import TURNS, UNMOVED, Move, in_place, registered
 from nbdebug.sandbox import Sandbox
 from nbdebug.setup import Batch, Setup
 from nbdebug.setup.loss import main_output
@@ -26,6 +26,8 @@ SAMPLES, DRAWS = 24, 4
 SMALLEST, LARGEST = 8, 64  # pixels; larger images are reduced
 SURE = 0.7  # correlation of two draws after the best move; below it they are not the same picture moved
 APART = 0.3  # of correlation, that another move must be worse
+SENSITIVE = 0.5  # of the gain by places, that a turn must change of it
+FAR = 0.05  # of the width, by which a shift is more than rounding
 KINDS = 12  # classes of a dense target that are compared
 EQUAL = 1e-4  # of the range of the targets
 FEWEST = 4  # pairs whose targets are mirrored by the same sum, that are no coincidence
@@ -146,17 +148,17 @@ def _planes(one: torch.Tensor, other: torch.Tensor) -> Draw:
 
 def _coordinates(name: str, draws: list[list[Draw]]) -> JointDraws:
     scale = float(torch.stack([target for sample in draws for _, target in sample]).double().std().clamp(min=1e-9))
-    followed, still, alone = 0, list[tuple[int, str]](), list[tuple[int, torch.Tensor, torch.Tensor]]()
+    followed, still, alone = 0, list[tuple[int, Move]](), list[tuple[int, torch.Tensor, torch.Tensor]]()
     for sample, (first, *others) in enumerate(draws):
         for draw in others:
-            turn = _sure(_reduced(first[0]), _reduced(draw[0]))
-            if turn is None:
+            move = _sure(_reduced(first[0]), _reduced(draw[0]))
+            if move is None:
                 continue
             equal = bool(((first[1] - draw[1]).abs() <= EQUAL * scale).all())
-            if turn == UNMOVED and not equal:
+            if move.text == UNMOVED and not equal:
                 alone.append((sample, first[1].flatten().double(), draw[1].flatten().double()))
-            elif turn != UNMOVED:
-                still += [(sample, turn)] * equal
+            elif move.text != UNMOVED:
+                still += [(sample, move)] * equal
                 followed += not equal
     pairs = followed + len(still) + len(alone)
     if _is_mirrored(alone, scale):
@@ -164,20 +166,37 @@ def _coordinates(name: str, draws: list[list[Draw]]) -> JointDraws:
         return JointDraws(name, False, pairs, len(alone), samples, UNMOVED, "mirrored")
     if not still or followed:
         return JointDraws(name, False, pairs, 0, 0)
-    turn = Counter(turn for _, turn in still).most_common(1)[0][0]
-    images, targets = (torch.stack([sample[0][part] for sample in draws]) for part in (0, 1))
-    best = next((r for r in readings(images, targets, TURNS[turn]) if r.sensitive > 0.5), None)
+    reading, placed = _placed(draws, [move for _, move in still])
+    common = Counter(move.text.split(" by ")[0] for _, move in still).most_common(1)[0][0]
     samples = len({sample for sample, _ in still})
-    reading, placed = (best.name, best.z) if best is not None else ("", 0.0)
-    return JointDraws(name, False, pairs, len(still), samples, turn, UNMOVED, reading, placed)
+    return JointDraws(name, False, pairs, len(still), samples, common, UNMOVED, reading, placed)
 
 
-def _sure(before: torch.Tensor, after: torch.Tensor) -> str | None:
-    """Return the turn by which one draw became the other, if it is one without a shift and no other turn does it."""
+def _placed(draws: list[list[Draw]], moves: list[Move]) -> tuple[str, float]:
+    """Return what the targets mean as coordinates, and how surely, whichever of the draws they belong to."""
+    images, targets = (torch.stack([sample[0][part] for sample in draws]) for part in (0, 1))
+    turned = [move.turn for move in moves if move.turn != UNMOVED]
+    if turned:
+        turn = TURNS[Counter(turned).most_common(1)[0][0]]
+        best = next((r for r in readings(images, targets, turn) if r.sensitive > SENSITIVE), None)
+    else:
+        reach = 2 * max(max(abs(move.down), abs(move.right)) for move in moves) + 1
+        best = next(
+            iter(readings(images, targets, lambda t: F.max_pool2d(t[:, None], reach, 1, reach // 2)[:, 0])), None
+        )
+    return (best.name, best.z) if best is not None else ("", 0.0)
+
+
+def _sure(before: torch.Tensor, after: torch.Tensor) -> Move | None:
+    """Return the turn in place, or the shift, by which one draw became the other, if nothing else does it."""
     found = in_place(before, after)
     turn = max(found, key=lambda name: found[name])
     rivals = [fit for name, fit in found.items() if name != turn]
-    return turn if found[turn] >= SURE and found[turn] - max(rivals) > APART else None
+    if found[turn] >= SURE:
+        return Move(turn, 0, 0) if found[turn] - max(rivals) > APART else None
+    move, fit = registered(before, after).best
+    is_far = max(abs(move.down), abs(move.right)) >= max(2, FAR * before.shape[-1])
+    return move if move.turn == UNMOVED and is_far and fit - max(found.values()) > APART and fit > SURE else None
 
 
 def _is_mirrored(alone: list[tuple[int, torch.Tensor, torch.Tensor]], scale: float) -> bool:

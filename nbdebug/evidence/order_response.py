@@ -10,10 +10,10 @@ from nbdebug.core.registry import probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.attention_scores import AttentionScores
 from nbdebug.evidence.position_influence import few_samples
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.experiments.batch_dim import change_of
 from nbdebug.experiments.compared_positions import compared, prediction_of, sources_of
 from nbdebug.experiments.locate_module import jittered
-from nbdebug.experiments.position_tables import adds_row_of_length
 from nbdebug.experiments.positions import Stream, exchanged, streams
 from nbdebug.experiments.tape import Tape, record
 from nbdebug.sandbox import Sandbox
@@ -35,8 +35,8 @@ class OrderResponse:
     `moved` compares each prediction with that of the same token at its new place (`per_position`), or those of whole
     sequences; `context` is what exchanging these tokens for others changes at the first and last place or in all.
     `order` says by how many standard deviations the same tokens stand next to each other more often than by chance, and
-    `placed` how surely a token tells its position. `one_row` says that a single row of a table is added to all tokens,
-    the one whose number is their count.
+    `placed` how surely a token tells its position. `one_row` says that a single row of a table of positions is
+    added to all tokens.
     """
 
     name: str
@@ -50,20 +50,21 @@ class OrderResponse:
 
 
 @probe
-def order_response(sandbox: Sandbox, attention: AttentionScores) -> OrderResponse:
+def order_response(sandbox: Sandbox, attention: AttentionScores, structure: RecordedStructure | None) -> OrderResponse:
     """Permute the tokens of a sequence, and compare the predictions of the same tokens."""
     if not attention.attentions:
         raise NotApplicable("the model has no attention")
     jittered(sandbox.model)
     batch = few_samples(sandbox)
-    found: tuple[Stream, tuple[bool, float, float], bool] | None = None
+    found: tuple[Stream, tuple[bool, float, float]] | None = None
     for training in (False, True):  # some programs have a loss in one mode only
         with sandbox.mode(training), user_code(passing=(NotApplicable,) if training else ()):
             tape = record(sandbox, batch, hold_modes=True)
             stream = _tokens(batch, tape)
-            found = stream, _response(sandbox, batch, tape, stream), adds_row_of_length(tape.recording)
+            found = stream, _response(sandbox, batch, tape, stream)
         if found is not None:
-            return OrderResponse(found[0].name, found[0].length, *found[1], *_order_of(sandbox, found[0]), found[2])
+            one_row = structure is not None and structure.one_row
+            return OrderResponse(found[0].name, found[0].length, *found[1], *_order_of(sandbox, found[0]), one_row)
     raise NotApplicable("the program cannot be recorded with a few samples in either mode")
 
 

@@ -12,7 +12,7 @@ from nbdebug.experiments.axes import KEEPS_VALUES, PRODUCTS, contracted, is_cont
 from nbdebug.experiments.tape.ops import Op, Recording, Use
 from nbdebug.experiments.tape.taint import Taint
 
-__all__ = ["BLOCKED", "Attention", "attentions"]
+__all__ = ["BLOCKED", "FUSED", "Attention", "attentions"]
 
 BLOCKED = -5e3  # scores below are masked: -inf, the least number of a dtype, -1e9, -1e4 and a score
 FUSED = ("scaled_dot_product_attention", "multi_head_attention_forward")

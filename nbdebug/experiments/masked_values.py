@@ -65,11 +65,15 @@ def _placed(values: torch.Tensor, entry: Padded) -> torch.Tensor | None:
 
 
 def _is_half(recording: Recording, number: int, entry: Padded) -> bool:
-    """Whether a value is added to another one that is zero where it is not, as both branches of a choice are."""
+    """Whether a value is added to another one that a mask sets to zero where it is not, as branches of a choice are.
+
+    Embeddings that are zero at padding by their `padding_idx` are no branch.
+    """
     for op in recording.ops:
         if number not in op.inputs or op.name not in ADDS:
             continue
-        others = [t.detach() for n in op.inputs if n != number and (t := recording.values[n].tensor) is not None]
+        masked = [n for n in op.inputs if n != number and (by := recording.producer(n)) and by.name != "embedding"]
+        others = [t.detach() for n in masked if (t := recording.values[n].tensor) is not None]
         placed = [p for t in others if (p := _placed(t, entry)) is not None]
         if op.name == "where" or any(not bool(p[~entry.is_data.to(p.device)].any()) for p in placed):
             return True

@@ -19,7 +19,7 @@ class Tabled(nn.Module):
         self.words, self.head, self.read = nn.Embedding(30, 32), nn.Linear(32, 2), read
         self.register_buffer("waves", torch.randn(1, 40, 32))
         self.rows = nn.Parameter(0.1 * torch.randn(40, 32))
-        self.embedding = nn.Embedding(40, 32)
+        self.embedding, self.few = nn.Embedding(40, 32), nn.Embedding(2, 32)
         layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
         self.body, self.layers = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), 3
 
@@ -47,6 +47,8 @@ ROW_EACH: dict[str, Callable[[], Program]] = {
     "depths": lambda: classifier(depths),
     "kind-of-text": lambda: classifier(lambda m, x: m.waves[:, : x.shape[1]] + m.rows[12]),
     "kind-alone": lambda: classifier(lambda m, x: m.rows[3]),
+    "kinds": lambda: classifier(lambda m, x: m.waves[:, : x.shape[1]] + m.few(torch.zeros(x.shape[1]).long())),
+    "first-and-others": lambda: classifier(lambda m, x: torch.cat([m.rows[:1] - 1, m.rows[1 : x.shape[1]]])),
 }
 ROW_FOR_ALL: dict[str, Callable[[], Program]] = {
     "no-slice": lambda: classifier(lambda m, x: m.waves[:, x.shape[1], :]),
@@ -54,5 +56,7 @@ ROW_FOR_ALL: dict[str, Callable[[], Program]] = {
     "learned": lambda: classifier(lambda m, x: m.rows[x.shape[1]]),
     "embedding": lambda: classifier(lambda m, x: m.embedding(torch.tensor(x.shape[1]))),
     "embedding-of-a-list": lambda: classifier(lambda m, x: m.embedding(torch.tensor([x.size(1)]))),
+    "zeros": lambda: classifier(lambda m, x: m.embedding(torch.zeros(x.shape[:2]).long())),
+    "first": lambda: classifier(lambda m, x: m.rows[None, :1]),
     "kept-dim": lambda: classifier(lambda m, x: m.rows[x.size(1)].view(1, 1, -1)),
 }

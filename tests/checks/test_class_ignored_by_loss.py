@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.checks.networks import alarms, loader
 from tests.examples import failing_example
 from tests.loops import mlp
+from tests.zoo.samples import seeded
 from tests.zoo.tabular import digits
 
 CHECK = "class-ignored-by-loss"
@@ -106,3 +107,51 @@ def test_samples_without_a_label_are_no_class() -> None:
         return (each * known[: len(each)].float()).sum() / known[: len(each)].sum() + 1e-4 * each.mean()
 
     assert not alarms(CHECK, **setup(partly))
+
+
+class Writer(nn.Module):
+    """A language model that reads on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.gru, self.head = nn.Embedding(20, 16), nn.GRU(16, 32, batch_first=True), nn.Linear(32, 20)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Score the next token."""
+        return self.head(self.gru(self.words(input_ids) * attention_mask[..., None])[0])
+
+
+def counting(labels: Any) -> dict[str, Any]:
+    """Return texts that count up to an end, which is the padding as well; `labels` says what the loss asks for."""
+    steps, end = torch.arange(12), 19
+    drawn = seeded(3)
+    starts, lengths = torch.randint(0, 8, (64, 1), generator=drawn), torch.randint(4, 11, (64, 1), generator=drawn)
+    ids = torch.where(steps < lengths, starts + steps, end)
+    mask = (steps <= lengths).long()
+    batch = {"input_ids": ids, "attention_mask": mask, "labels": labels(ids, mask, end)}
+
+    def compute_loss(model: nn.Module, batch: Any, loss_fn: Any) -> torch.Tensor:
+        scores = model(batch["input_ids"], batch["attention_mask"])
+        return nn.functional.cross_entropy(scores[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten())
+
+    return {"model": Writer(), "loader": [batch, batch], "compute_loss": compute_loss}
+
+
+@failing_example(CHECK, where="labels")
+def the_end_is_padding() -> dict[str, Any]:
+    """All padding is ignored, and with it the token that ends each text."""
+    return counting(lambda ids, mask, end: ids.masked_fill(ids == end, -100))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        lambda ids, mask, end: ids.masked_fill(mask == 0, -100),
+        lambda ids, mask, end: ids,
+        lambda ids, mask, end: ids.masked_fill((ids == end) | (torch.arange(12) < 6), -100),
+    ],
+    ids=["by mask", "all", "prompts"],
+)
+def test_texts_that_end_are_fine(labels: Any) -> None:
+    """The end counts, or whole parts of the texts are left out."""
+    assert not alarms(CHECK, **counting(labels))

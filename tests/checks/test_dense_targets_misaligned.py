@@ -158,6 +158,23 @@ def keypoints_mirrored_alone() -> dict[str, Any]:
     return located(draw, 2, centers)
 
 
+def shifted(follows: bool) -> Callable[..., Pair]:
+    """Shift images by a few pixels, with or without their boxes."""
+
+    def draw(image: torch.Tensor, box: torch.Tensor) -> Pair:
+        down, right = torch.randint(-4, 5, (2,)).tolist()
+        moved = box + torch.tensor([right, down, right, down]) / 24 if follows else box
+        return image.roll((down, right), (1, 2)), moved
+
+    return draw
+
+
+@failing_example(CHECK, where="batch[1]")
+def boxes_of_shifted_images() -> dict[str, Any]:
+    """Images are shifted at random, and the boxes in them are not."""
+    return located(shifted(follows=False))
+
+
 def boxes_flipped(image: torch.Tensor, box: torch.Tensor) -> Pair:
     return (image.flip(-1), mirrored(box)) if torch.rand(()) < 0.5 else (image, box)
 
@@ -219,6 +236,7 @@ HEALTHY: dict[str, Callable[[], dict[str, Any]]] = {
     "wide images": lambda: segmentation(*discs(width=40)),
     "cropped together": lambda: cropped(together=True),
     "boxes flipped with their images": lambda: located(boxes_flipped),
+    "boxes shifted with their images": lambda: located(shifted(follows=True)),
     "sizes of flipped boxes": sizes_of_boxes,
     "two views": two_views,
     "empty masks": lambda: segmentation(discs()[0], discs()[1] * (torch.arange(48) % 2)[:, None, None]),

@@ -119,6 +119,26 @@ def words_are_filled() -> dict[str, Any]:
     return topics(MeanOfWords(lambda tokens: tokens == 0, fill=True))
 
 
+class MaskedPositions(nn.Module):
+    """Multiplies positions with a mask, and adds them to embeddings that are zero at padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(40, 32, padding_idx=0), nn.Linear(32, 3)
+        self.register_buffer("waves", torch.randn(1, 64, 32))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        padding = (tokens == 0)[..., None]
+        x = (self.words(tokens) + self.waves[:, : tokens.shape[1]] * padding) * ~padding
+        return self.head(x.sum(1) / (~padding).sum(1))
+
+
+@failing_example("inverted-attention-mask", where="model")
+def positions_of_padding_alone() -> dict[str, Any]:
+    """Positions are zero at every word."""
+    return topics(MaskedPositions())
+
+
 class FilledUp(MeanOfWords):
     """Exchanges padding for a vector that is learned for each position."""
 

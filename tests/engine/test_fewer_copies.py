@@ -17,7 +17,7 @@ from nbdebug.core.registry import registry
 from nbdebug.engine.probe_runner import collecting_only_new
 from nbdebug.engine.session import Session
 from nbdebug.errors import NotApplicable
-from nbdebug.evidence.loss_operands import LossOperands
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.sandbox import Sandbox
 from nbdebug.sandbox.late_copy import is_made, late_sandbox
 from nbdebug.setup import Setup
@@ -94,7 +94,7 @@ def test_a_probe_for_ops_runs_only_where_the_loss_calls_one(op: str, is_run: boo
 
 
 def test_what_the_recorded_run_calls_is_evidence() -> None:
-    found = Session(small_setup()).gather(LossOperands)
+    found = Session(small_setup()).gather(RecordedStructure)
     assert {"linear", "relu", "cross_entropy"} <= found.ops
 
 

@@ -12,6 +12,7 @@ from nbdebug.checks.data.non_finite_inputs import BadValuesReach
 from nbdebug.checks.loss.class_ignored_by_loss import IgnoredClasses
 from nbdebug.evidence.class_weighting import ClassWeighting
 from nbdebug.evidence.epoch_order import EpochOrder
+from nbdebug.evidence.last_tokens import LastTokens
 from nbdebug.evidence.loader_sweep import LoaderSweep, OrderedLook, SampleFailure
 from nbdebug.evidence.loader_sweep_tally import PartFacts
 from nbdebug.evidence.sampler_weights import SamplerWeights
@@ -238,21 +239,32 @@ table.pair("correlation", inverted, {0.8: "suspect", 0.88: "silent"})
 table.pair("spread", lambda spread: inverted(spread=spread), {1.6: "suspect", 1.4: "silent"})
 
 
-def weighed(least: float, **facts: Any) -> tuple[None, LoaderSweep, ClassWeighting]:
+def weighed(least: float, **facts: Any) -> tuple[None, LoaderSweep, ClassWeighting, None]:
     """Return three equally frequent classes, of which the last has so little weight."""
     known = ClassWeighting({0: 1.0, 1: 1.0, 2: least}, is_scored=True, **facts)
-    return None, sweep(300, [0, 1, 2] * 100), known
+    return None, sweep(300, [0, 1, 2] * 100), known, None
 
 
 table = Table("class-ignored-by-loss")
-table.row("none", "silent", IgnoredClasses(3, 64, {}, ""), None, None)
-table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"), None, None)
+table.row("none", "silent", IgnoredClasses(3, 64, {}, ""), None, None, None)
+table.row("one of three", "suspect", IgnoredClasses(3, 64, {0: 20}, "ignore_index=0"), None, None, None)
 table.row("a tenth of the weight", "silent", *weighed(0.1))
 table.row("no weight in a loss of one's own", "suspect", *weighed(0.0))
-table.row("one output", "silent", None, sweep(300, [0, 1, 2] * 100), ClassWeighting({0: 0.0, 1: 1.0, 2: 2.0}))
+table.row("one output", "silent", None, sweep(300, [0, 1, 2] * 100), ClassWeighting({0: 0.0, 1: 1.0, 2: 2.0}), None)
 table.row(
     "weights for balance", "silent", None, sweep(1010, [0] * 1000 + [1] * 10),
-    ClassWeighting({0: 0.005, 1: 1.0}, is_scored=True),
+    ClassWeighting({0: 0.005, 1: 1.0}, is_scored=True), None,
 )  # fmt: skip
-table.row("neither is known", "not applicable", None, None, None)
+table.row("neither is known", "not applicable", None, None, None, None)
 table.pair("share", weighed, {0.009: "suspect", 0.011: "silent"})
+
+
+def ended(before: float = 1.0, counted: float = 0.0, elsewhere: int = 0) -> tuple[None, None, None, LastTokens]:
+    """Return texts that all end in one token, and how often it and the token before it count."""
+    return None, None, None, LastTokens("input_ids", 31, 32, 1.0, counted, before, elsewhere)
+
+
+table.row("the end is never asked for", "suspect", *ended())
+table.row("the end counts", "silent", *ended(counted=1.0))
+table.row("the end counts elsewhere", "silent", *ended(elsewhere=3))
+table.pair("counted", ended, {0.96: "suspect", 0.94: "silent"})

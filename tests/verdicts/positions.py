@@ -13,6 +13,7 @@ from nbdebug.evidence.order_response import OrderResponse
 from nbdebug.evidence.position_influence import PositionInfluence, StreamInfluence
 from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.experiments.constant_weights import ConstantWeight
+from nbdebug.experiments.discarded_results import Discarded
 from nbdebug.experiments.masked_values import MaskedValues
 from tests.verdicts.table import Table, minimal
 
@@ -156,3 +157,14 @@ table.row("one head", "not applicable", heads(None))
 table.row("the same weights", "bug", heads(0.0, 0.0))
 table.row("copies at the start", "suspect", heads(0.0, 0.01))
 table.pair("apart", heads, {0.9e-4: "suspect", 1.1e-4: "silent"})
+
+
+def thrown(count: int = 1) -> RecordedStructure:
+    """Return a result that is thrown away so many times."""
+    return RecordedStructure(discarded=(Discarded("masked_fill", "block", (4, 9, 32), count),) * (count > 0))
+
+
+table = Table("discarded-result")
+table.row("all are used", "silent", RecordedStructure())
+table.row("a sum with itself", "suspect", RecordedStructure(doubled=(Discarded("add", "block", (4, 9, 32)),)))
+table.pair("calls", thrown, {1: "suspect", 0: "silent"})

@@ -11,6 +11,7 @@ from nbdebug.core.finding import Finding, Patch, Remedy
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.class_weighting import ClassWeighting
+from nbdebug.evidence.last_tokens import LastTokens
 from nbdebug.evidence.loader_sweep import LoaderSweep
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape.ops import Op, Recording
@@ -84,23 +85,28 @@ def class_ignored_by_loss(
     ignored: IgnoredClasses | None,
     sweep: LoaderSweep | None,
     weighting: ClassWeighting | None,
+    ends: LastTokens | None,
     *,
     share: float = 0.01,  # of the influence of an average class; weights for balance make them equal; our choice
+    counted: float = 0.95,  # of the tokens before the last one of each text, so that no prompt is left out; our choice
 ) -> Iterator[Finding]:
     """The loss ignores a class that occurs in the data, or gives it next to no weight.
 
     nbdebug records a few runs of your loss and reads `ignore_index` and the class weights of the cross entropy, where
     it gets one label per sample. Labels of positions (tokens, pixels) often have a padding class, and are left out. For
     any loss with an output for each class it compares the gradients that samples of each class have for equal outputs,
-    times their number.
+    times their number. Of a language model whose texts a mask tells from their padding, it looks at the last token of
+    each: whether it is the same in all texts, and is never asked for although the token before it is.
 
     Why it matters: samples of an ignored class contribute nothing to the loss. The model never learns to predict the
     class, while the accuracy still counts it.
 
     What to try: use an ignore_index outside of the classes (the default is -100), and class weights near 1.
     """
-    if ignored is None and weighting is None:
+    if ignored is None and weighting is None and ends is None:
         raise NotApplicable("the loss is no cross entropy with one label per sample")
+    if ends is not None and min(ends.share, ends.before) >= counted and ends.counted == 0 and not ends.elsewhere:
+        yield _never_ends(ends, counted)
     for label, count in (ignored.ignored if ignored is not None else {}).items():
         assert ignored is not None
         says = f"The loss ignores class {label} by {ignored.by}, although {count} of {ignored.samples} samples have it."
@@ -108,6 +114,29 @@ def class_ignored_by_loss(
     known = set(ignored.ignored) if ignored is not None else set()
     if sweep is not None and weighting is not None and weighting.is_scored:
         yield from _weighed_away(sweep, weighting, known, share)
+
+
+def _never_ends(ends: LastTokens, threshold: float) -> Finding:
+    return Finding(
+        f"The last token of {ends.texts} texts in `{ends.name}`, id {ends.token}, is never a target, although the "
+        f"token before it is in {ends.before:.0%} of them: the model never learns where a text ends.",
+        where="labels",
+        severity="suspect",
+        evidence={
+            "token": ends.token,
+            "share of texts that end in it": ends.share,
+            "share of these that count it": ends.counted,
+            "share that count the token before": ends.before,
+            "threshold": threshold,
+            "source": "documentation of transformers: labels of the padding token are set to -100",
+        },
+        remedies=(
+            Remedy(
+                "Ignore padding by its mask, and not by a token that also ends texts.",
+                "labels = input_ids.masked_fill(attention_mask == 0, -100)",
+            ),
+        ),
+    )
 
 
 def _weighed_away(sweep: LoaderSweep, weighting: ClassWeighting, known: set[int], share: float) -> Iterator[Finding]:

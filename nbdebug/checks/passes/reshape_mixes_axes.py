@@ -9,6 +9,7 @@ from nbdebug.core.finding import Finding, Remedy, Severity
 from nbdebug.core.registry import check, probe
 from nbdebug.errors import NotApplicable
 from nbdebug.evidence.first_pass import require_run
+from nbdebug.evidence.recorded_structure import RecordedStructure
 from nbdebug.evidence.trial_run import TrialRun
 from nbdebug.experiments.tape import Taint, TapeUnreadable
 from nbdebug.experiments.tape.ops import Op, Recording
@@ -50,10 +51,12 @@ class Reshapes:
 
 
 @probe
-def reshapes(sandbox: Sandbox, trial: TrialRun | None) -> Reshapes:
+def reshapes(sandbox: Sandbox, trial: TrialRun | None, structure: RecordedStructure | None) -> Reshapes:
     """Record the shapes before and after every reshape, for two batch sizes."""
     if trial is not None:
         require_run(trial)
+    if structure is not None and structure.lacks(*_RESHAPES):
+        return Reshapes(0, ())
     sandbox.ready_to_train()
     batch = sandbox.batch()
     if batch.whole or batch.size < 3:

@@ -28,8 +28,8 @@ def token_order_ignored(
     Where attention mixes a sequence of tokens, nbdebug permutes the tokens between the first and the last one, in eval
     mode, and compares the prediction of each token with that at its new position. It reports models whose predictions
     only move with their tokens, if tokens of the data are neighbors far more often than by chance; sets, whose order
-    says nothing, and models with one prediction per sequence get no alarm. A table of positions of which one row, that
-    of the sequence's length, is added to all tokens is reported for every model.
+    says nothing, and models with one prediction per sequence get no alarm. A table of positions of which one row is
+    added to all tokens is reported for every model.
 
     Why it matters: attention without positions sees a bag of tokens. "Dog bites man" and "man bites dog" are the same.
 
@@ -65,14 +65,14 @@ def token_order_ignored(
 
 def _one_row(response: OrderResponse, moved: float) -> Finding:
     return Finding(
-        f"The same row of a table of positions, number {response.positions} for {response.positions} tokens, is added "
-        f"to all tokens of `{response.name}`: the model sees no order (change by a permutation {response.moved:.1e}).",
+        f"The same row of a table of positions is added to all {response.positions} tokens of `{response.name}`: the "
+        f"model sees no order (change by a permutation {response.moved:.1e}).",
         where="model",
         severity="suspect",
         evidence={
             "change by the permutation": response.moved,
             "change by other tokens": response.context,
-            "row that is added": response.positions,
+            "positions": response.positions,
             "threshold": moved,
             "source": "Vaswani et al. 2017, section 3.5: each position has a row of its own",
         },

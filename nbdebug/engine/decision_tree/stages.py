@@ -130,7 +130,7 @@ TREE: tuple[Stage, ...] = (
                 "Input dependence",
                 "Does the output use every input?",
                 "An input without effect on the output cannot improve the prediction.",
-                ("outputs-identical", "inputs-ignored", "reshape-mixes-axes"),
+                ("outputs-identical", "inputs-ignored", "reshape-mixes-axes", "discarded-result"),
             ),
             Step(
                 "independence",
