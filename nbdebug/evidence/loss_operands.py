@@ -56,7 +56,6 @@ class LossOperands:
     mixed: MixedSamples | None = None
     wrong_targets: tuple[WrongTargets, ...] = ()
     bootstraps: tuple[Bootstrap, ...] = ()
-    ops: frozenset[str] = frozenset()  # the torch functions that the run calls
 
 
 @probe
@@ -88,7 +87,6 @@ def loss_operands(sandbox: Sandbox, trial: TrialRun | None) -> LossOperands:
         mixed=_mixed(recording, step, batch.size),
         wrong_targets=tuple(wrong_targets(recording)),
         bootstraps=tuple(bootstraps(recording)),
-        ops=frozenset(op.name for op in recording.ops),
     )
 
 
