@@ -151,4 +151,6 @@ table = Table("quantiles-reversed")
 table.row("no levels", "silent", QuantileDerivatives((0.9, 0.1), (), "loss_fn"))
 table.row("as written", "silent", QuantileDerivatives((0.1, 0.9), (0.1, 0.9), "loss_fn"))
 table.row("falling on purpose", "silent", QuantileDerivatives((0.9, 0.2), (0.9, 0.2), "loss_fn"))
-table.pair("near", lambda d: QuantileDerivatives((0.9, 0.1), (0.1 + d, 0.9), "loss_fn"), {0.019: "bug", 0.021: "silent"})
+table.pair(
+    "near", lambda d: QuantileDerivatives((0.9, 0.1), (0.1 + d, 0.9), "loss_fn"), {0.019: "bug", 0.021: "silent"}
+)
