@@ -124,7 +124,8 @@ def check_time_limit(time_limit: Any) -> None:
 def checked_effort(effort: Any, quick: Any = False) -> Effort:
     """Return the effort of a run; `quick=True` is another way to write effort="quick"."""
     if effort not in EFFORTS:
-        raise _bad("effort", effort, '"quick", "normal" or "thorough"', 'effort="thorough"')
+        near = difflib.get_close_matches(str(effort), EFFORTS, n=1)
+        raise _bad("effort", effort, '"quick", "normal" or "thorough"', f'effort="{near[0] if near else "normal"}"')
     check_switch(quick, "quick")
     chosen: Effort = "quick" if quick else effort
     return chosen

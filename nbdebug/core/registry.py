@@ -205,9 +205,12 @@ def probe(
 ) -> F | Callable[[F], F]:
     """Register a function that experiments on a copy, or looks at a setup, and returns evidence.
 
-    One that trains for a while, or takes longer than some training steps, says `quick=False`: a quick diagnosis
-    leaves it out. `share` is the part of a run's time limit that it may take; what does not fit is not tried. With
-    `ops`, it is left out unless a recorded run of the loss or training step calls one of these torch functions.
+    Args:
+        function: The function, where the decorator stands without parentheses.
+        quick: False for one that trains for a while, or takes longer than some training steps: a quick diagnosis
+            leaves it out.
+        share: The part of a run's time limit that it may take; what does not fit is not tried.
+        ops: Names of torch functions; it is left out unless a recorded run of the loss or training step calls one.
     """
 
     def register(function: F) -> F:

@@ -35,6 +35,8 @@ RACE_SHARE = 0.35  # of the budget: kept for the differential diagnosis, once it
 class Session(ProbeRunner):
     """One subject under examination: its evidence so far, its journal, and the thresholds in force."""
 
+    has_model = True  # of which copies can be made, to try fixes on
+
     def __init__(
         self,
         setup: Setup,

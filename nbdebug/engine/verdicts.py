@@ -39,7 +39,10 @@ def settle(session: Session, order: Sequence[str], *, shown: Shown) -> bool:
         return False  # no program learns it: the data, the model and the loss are all suspects
     if gate.verdict != "fails":
         odd = ranked(session.journal.findings, order)
-        _calm(session, gate)
+        if gate.depends_on_start:
+            session.journal.note("Your training learns from other initial weights only: what looks odd is a suspect.")
+        else:
+            _calm(session, gate)
         if is_late(gate, odd):
             explain_delay(session, gate, odd, shown)
         return True

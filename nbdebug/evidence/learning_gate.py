@@ -59,7 +59,13 @@ class LearningGate:
     step_cost: float = 0.0  # seconds, which decide how much else is tried, and no verdict
     splits: tuple[SplitFit, ...] = ()  # how well the trained copy predicts the other splits, where it has learned
 
+    @property
+    def depends_on_start(self) -> bool:
+        """Whether the training fails from the weights as they are, and learns from other ones."""
+        return self.verdict == "slow" and self.reason == ONE_START
 
+
+ONE_START = "one of two random starts learns"
 STEPS = 240
 FEWEST_STEPS = 60  # shorter runs of convolutions say nothing
 PATIENCE = 3  # differential.md: without it, 20 of 63 sound programs look broken; with it 5
@@ -181,8 +187,7 @@ def _with_patience(
     permute_weights(other.sandbox, seed=1)
     _train_on(other, PATIENCE * steps if own.is_finite else steps, goal, control, "your training with another seed")
     if other.is_finite and other.best_skill >= goal:
-        reason = "one of two random starts learns"
-        return _said("slow", own, first, own.last, reference, name, reason, losses)
+        return _said("slow", own, first, own.last, reference, name, ONE_START, losses)
     return _said("fails", own, first, own.last, reference, name, "", losses)
 
 

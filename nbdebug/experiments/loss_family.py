@@ -65,6 +65,9 @@ class _Answers:
         dimension itself is yielded as a whole.
         """
         assert self.gradients is not None
+        if self.outputs.dim() < 2:  # the loss of a single number
+            yield self.outputs.double(), self.gradients.double()
+            return
         first = max(1, self.outputs.shape[1])
         rows = first if dim == 0 else max(1, PIECE * first // max(1, self.outputs.numel()))
         for one, two in zip(self.outputs.split(rows, 1), self.gradients.split(rows, 1), strict=True):
@@ -129,7 +132,7 @@ def _linear(free: _Answers) -> Family | None:
         largest = max(largest, float(mean.abs().max()))
     if drift > 1e-4 * largest:
         return None
-    mean = torch.cat([gradients.mean(0) for _, gradients in free.pieces()])
+    mean = _joined([gradients.mean(0) for _, gradients in free.pieces()])
     return Family("linear", wanted=-mean, weight=mean.abs(), active=mean != 0)
 
 
@@ -154,7 +157,12 @@ def _fit(
         misfit = (drift - weight * centered).square().sum(over).sqrt()
         sizes.append(drift.square().sum(over).sqrt())
         fits.append(misfit <= CLOSE * sizes[-1])
-    return torch.cat(sizes), torch.cat(fits)
+    return _joined(sizes), _joined(fits)
+
+
+def _joined(pieces: list[torch.Tensor]) -> torch.Tensor:
+    """Return the pieces along their first dimension; what is fitted along that dimension itself is one piece without it."""
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 def _fitted(
@@ -174,7 +182,7 @@ def _fitted(
         weight = weight.squeeze(0).expand_as(outputs[0])
         wanted.append(features.mean(0) - gradients.mean(0) / torch.where(rows, weight, torch.ones_like(weight)))
         weights.append(weight)
-    return torch.cat(wanted), torch.cat(weights)
+    return _joined(wanted), _joined(weights)
 
 
 def _softmax(free: _Answers) -> Family | None:

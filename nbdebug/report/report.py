@@ -170,7 +170,8 @@ class Report:
         What comes of it stands in the report from then on. Nothing is applied to your own objects.
         """
         able = [finding for finding in self.alarms if any(remedy.verifiable for remedy in finding.remedies)]
-        return [finding.verify(time_limit=time_limit, progress=progress) for finding in able[:most]]
+        chosen = able[:most] or self.alarms[:1]  # which says why it cannot be tried
+        return [finding.verify(time_limit=time_limit, progress=progress) for finding in chosen]
 
     def diff(self, after: Report) -> Difference:
         """Compare with a later report: what was fixed, what is new, what is still there, what was not looked at."""

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["by_seed", "counts_line", "diff_title", "first_remedy", "in_order", "not_seen", "not_tried", "tried"]
 
 
+NOT_PASSED = {  # the reason of a check that was skipped, what is not examined then, and the argument
+    "no train_step was passed": ("your training loop", "train_step"),
+    "there is no validation or test loader": ("validation data", "val_loader"),
+}
 _SKIPPED = {  # what is left out of a run though it may apply
     "quick": 'not tried: effort="quick" leaves training out; effort="normal" tries them',
     "stopped": "not reached before the run was stopped",
@@ -90,10 +94,20 @@ def not_tried(report: Report) -> list[str]:
     count = Counter(result.left_out for result in report.results if result.status == "skipped" and result.is_undone)
     known = report.environment.get("time limit")
     limit = f"time limit of {clean_text(known)}" if known else "out of time"
-    return [
+    lines = [
         f"{plural(number, 'check')} {_SKIPPED.get(kind, 'skipped').format(limit=limit)}."
         for kind, number in count.items()
     ]
+    return lines if report.alarms else [*lines, *_not_examined(report)]
+
+
+def _not_examined(report: Report) -> list[str]:
+    """Say what a report without problems says nothing about, because it was not passed."""
+    reasons = {result.reason for result in report.results if result.status == "skipped"}
+    absent = {what: name for reason, (what, name) in NOT_PASSED.items() if any(reason in r for r in reasons)}
+    if not absent:
+        return []
+    return [f"Not examined: {' and '.join(absent)}; pass {' and '.join(f'{name}=…' for name in absent.values())}."]
 
 
 def _by_reason(results: Iterable[Result]) -> dict[str, list[str]]:

@@ -75,6 +75,8 @@ class _NoModel:
 class RecordingSession(Session):
     """A session whose only source is a recording: what needs the model itself is skipped, with the reason."""
 
+    has_model = False
+
     def __init__(self, recording: Recording, thresholds: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         super().__init__(cast("Setup", _NoModel()), thresholds=thresholds)
         self._evidence[Recording] = recording

@@ -86,11 +86,12 @@ def _renamed(fit: SplitFit, restored: float) -> Finding:
 
 def _recoded(fit: SplitFit, recoding: Recoding, restored: float) -> Finding:
     named = [(name if i is None else f"{name}[:, {i}]", codes) for name, i, codes in recoding.columns]
-    column, codes = named[0]
-    some = ", ".join(f"{a} is {b}" for a, b in codes[:3])
-    says = f"With the codes of `{column}` in `{fit.name}` renumbered ({some}), a trained copy predicts its targets"
+    column = named[0][0]
+    says = f"With the codes of `{column}` in `{fit.name}` renumbered, a trained copy predicts its targets"
     rows = tuple((name, a, b) for name, pairs in named for a, b in pairs)
-    table = Table(("column", "code in the split", "code in training"), rows, "The same category under two codes")
+    table = Table(
+        ("column", "code in the split", "code in training"), rows, "A numbering that fits the training data better"
+    )
     columns = [[name, index, [list(pair) for pair in pairs]] for name, index, pairs in recoding.columns]
     patch = Patch("recode-split", {"split": fit.name, "columns": columns})
     return _finding(fit, says, recoding.skill, restored, replace(ONE_ENCODER, patch=patch), table)

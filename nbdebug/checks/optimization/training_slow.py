@@ -26,9 +26,17 @@ def training_slow(gate: LearningGate) -> Iterator[Finding]:
     """
     if gate.verdict != "slow":
         return
-    yield Finding(
+    says = (
         f"Your training is slow: the {gate.measure} on held-out samples is {gate.value:.3g} after {gate.steps} steps "
-        f"and {gate.patient_value:.3g} after {gate.patient_steps}.",
+        f"and {gate.patient_value:.3g} after {gate.patient_steps}."
+    )
+    if gate.depends_on_start:
+        says = (
+            f"Your training learns from other initial weights only: after {gate.patient_steps} steps the "
+            f"{gate.measure} on held-out samples is {gate.patient_value:.3g} (chance level {gate.chance:.3g})."
+        )
+    yield Finding(
+        says,
         where="optimizer",
         severity="note",
         evidence={

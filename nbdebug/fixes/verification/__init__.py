@@ -77,9 +77,9 @@ def verify_finding(
     progress: Shown,
 ) -> Verification:
     """Try the remedies of a finding on what its session examined."""
-    if finding.session is None:
+    if finding.session is None or not finding.session.has_model:
         raise BadInput(
-            "this finding was loaded from a file or copied, so its model is unknown",
+            "this finding was read from a file, a copy or a recording, so its model is unknown",
             where="finding.verify",
             expected="a finding of a report that nbdebug.diagnose returned in this session",
             do="call nbdebug.verify(finding, model, loader, …)",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -273,5 +272,5 @@ def test_a_remedy_that_does_not_cure_its_own_finding_proves_nothing() -> None:
 def test_a_control_without_time_tries_nothing() -> None:
     """When the time limit of the whole run is over, nothing more begins."""
     session = session_of(["frozen-parameters", *LEARNING], control=Control(time_limit=120.0))
-    session.control._end = time.monotonic() - 1
+    session.control._end = session.control.clock() - 1
     assert arbitrate(session, ORDER, shown=False) == []

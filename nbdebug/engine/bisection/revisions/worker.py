@@ -157,10 +157,6 @@ class _Told:
             self._path.write_text(json.dumps({"fraction": fraction, "text": text}), encoding="utf-8")
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-
-
 SEEDS = (0, 1)
 
 
@@ -233,3 +229,7 @@ def _program(side: Given) -> str:
                 consts = [const for const in code.co_consts if not hasattr(const, "co_code")]
                 digest.update(code.co_code + repr((code.co_names, consts)).encode())
     return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
