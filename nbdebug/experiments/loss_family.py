@@ -161,7 +161,7 @@ def _fit(
 
 
 def _joined(pieces: list[torch.Tensor]) -> torch.Tensor:
-    """Return the pieces along their first dimension; what is fitted along that dimension itself is one piece without it."""
+    """Return the pieces along their first dimension, which a fit along that dimension itself no longer has."""
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
@@ -175,8 +175,8 @@ def _fitted(
     """Return what the loss wants and the weight, for every element of the output."""
     wanted, weights, begun = [], [], 0
     for outputs, gradients in free.pieces(dim):
-        features, rows = feature(outputs), active[begun : begun + outputs.shape[1]]
-        begun += outputs.shape[1]
+        features, size = feature(outputs), len(outputs[0]) if outputs.dim() > 1 else 0
+        rows, begun = active[begun : begun + size] if size else active, begun + size
         centered, drift = features - features.mean(0), gradients - gradients.mean(0)
         weight = (centered * drift).sum(over, keepdim=True) / centered.square().sum(over, keepdim=True)
         weight = weight.squeeze(0).expand_as(outputs[0])
