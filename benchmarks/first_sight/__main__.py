@@ -101,7 +101,7 @@ def summary(outcomes: list[Outcome]) -> str:
 def main() -> None:
     """Run a round."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_sight", description=__doc__)
-    parser.add_argument("round", help="round_1 to round_4")
+    parser.add_argument("round", help="round_1 to round_6")
     parser.add_argument("--only", default="", help="only programs whose name or variant contains this")
     parser.add_argument("--out", type=Path, help="a file of lines of JSON; programs that it holds are left out")
     parser.add_argument("--jobs", type=int, default=1)

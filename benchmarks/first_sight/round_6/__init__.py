@@ -1,0 +1,1 @@
+"""Bugs as they are asked about in forums, each with its repaired twin."""
