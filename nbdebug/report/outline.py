@@ -11,7 +11,7 @@ from nbdebug.core.finding import Finding, Place, Result
 from nbdebug.engine.decision_tree import TREE, Said, said
 from nbdebug.engine.ranking import folded
 from nbdebug.report.report import Report
-from nbdebug.report.words import not_tried
+from nbdebug.report.words import not_examined, not_tried
 
 __all__ = ["About", "Card", "Outline", "about", "outline"]
 
@@ -101,7 +101,7 @@ def outline(report: Report) -> Outline:
         skipped=of["skipped"],
         crashed=of["crashed"],
         said=said(report.symptom, report.answers),
-        not_tried=tuple(not_tried(report)),
+        not_tried=(*not_tried(report), *not_examined(report)),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nbdebug.core.text import clean_text, plural
 from nbdebug.engine.ranking import folded
 from nbdebug.report.verdict import verdict
-from nbdebug.report.words import counts_line, diff_title, not_tried, tried
+from nbdebug.report.words import counts_line, diff_title, not_examined, not_tried, tried
 
 if TYPE_CHECKING:
     from nbdebug.core.finding import Finding
@@ -24,7 +24,7 @@ MORE = 'report.show() prints everything; report.save("report.html") writes it do
 def as_screen(report: Report) -> str:
     """Return at most 24 lines of at most 100 characters, the most important first."""
     head = _wrapped(_cropped(verdict(report), 2 * WIDTH))
-    tail = [_line(text) for text in (counts_line(report), *not_tried(report))][:3]
+    tail = [_line(text) for text in (counts_line(report), *not_tried(report), *not_examined(report))][:3]
     causes = folded(report.findings)
     tail += [MORE] if causes or report.notes else []
     room = HEIGHT - len(head) - len(tail) - 1

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from nbdebug.core.verification import Contest, Verification
     from nbdebug.report.report import Report
 
-__all__ = ["by_seed", "counts_line", "diff_title", "first_remedy", "in_order", "not_seen", "not_tried", "tried"]
+__all__ = [
+    "by_seed",
+    "counts_line",
+    "diff_title",
+    "first_remedy",
+    "in_order",
+    "not_examined",
+    "not_seen",
+    "not_tried",
+    "tried",
+]
 
 
 NOT_PASSED = {  # the reason of a check that was skipped, what is not examined then, and the argument
@@ -82,7 +92,7 @@ def not_seen(report: Report, most: int = 4) -> list[str]:
     """
     crashed = _by_reason(result for result in report.results if result.status == "crashed")
     lines = [f"crashed: {', '.join(checks)} ({reason})" for reason, checks in crashed.items()]
-    lines += not_tried(report)
+    lines += [*not_tried(report), *not_examined(report)]
     skipped = [result for result in report.results if result.status == "skipped" and not result.is_undone]
     if len(skipped) > most:
         return [*lines, f"{plural(len(skipped), 'check')} not applicable; `report.results` says why."]
@@ -94,15 +104,16 @@ def not_tried(report: Report) -> list[str]:
     count = Counter(result.left_out for result in report.results if result.status == "skipped" and result.is_undone)
     known = report.environment.get("time limit")
     limit = f"time limit of {clean_text(known)}" if known else "out of time"
-    lines = [
+    return [
         f"{plural(number, 'check')} {_SKIPPED.get(kind, 'skipped').format(limit=limit)}."
         for kind, number in count.items()
     ]
-    return lines if report.alarms else [*lines, *_not_examined(report)]
 
 
-def _not_examined(report: Report) -> list[str]:
+def not_examined(report: Report) -> list[str]:
     """Say what a report without problems says nothing about, because it was not passed."""
+    if report.alarms:
+        return []
     reasons = {result.reason for result in report.results if result.status == "skipped"}
     absent = {what: name for reason, (what, name) in NOT_PASSED.items() if any(reason in r for r in reasons)}
     if not absent:

@@ -30,7 +30,7 @@ def structured(report: Report, root: Path, *, include_samples: bool = False) -> 
     view = outline(shown)
     crashed = [{"check": result.check, "reason": result.reason} for result, _ in view.crashed]
     return {
-        "status": "partial" if report.stopped in ("interrupted", "cancelled") else "completed",
+        "status": "partial" if report.stopped in ("interrupted", "cancelled", "out of time") else "completed",
         "verdict": verdict(shown),
         "findings": [_finding(card, cause, root) for card, cause in _numbered(shown)],
         "examined": plain(shown.setup),
