@@ -130,8 +130,8 @@ def at_first_sight(parts: dict[str, str]) -> str:
     return (
         f"At first sight, on set-ups written apart from the checks, nbdebug found {listed(found)} of the faults in "
         f"{len(found)} blind trials, and raised a false alarm on {alarms} healthy ones. These are the figures to "
-        "expect on unknown code; most of the false alarms have been fixed since, and not all of the misses. The figures "
-        "below are about faults and healthy set-ups that were known while nbdebug was written."
+        "expect on unknown code; most of the false alarms have been fixed since, and not all of the misses. The "
+        "figures below are about faults and healthy set-ups that were known while nbdebug was written."
     )
 
 
