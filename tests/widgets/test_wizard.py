@@ -258,7 +258,7 @@ class FakeEvents:
 def test_waits_for_a_cell_and_gives_way_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing runs beside a cell; what a cell interrupts starts again after it."""
     shell = type("Shell", (), {"events": FakeEvents()})()
-    monkeypatch.setattr("nbdebug.widgets.worker._shell", lambda: shell)
+    monkeypatch.setattr("nbdebug.widgets.worker.running_shell", lambda: shell)
     told: list[tuple[str, str]] = []
     session = Session(nbdebug.Setup(**softmaxed()), control=Control())
     runner = Runner(session, lambda state, text: told.append((state, text)))

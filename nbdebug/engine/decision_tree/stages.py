@@ -19,7 +19,7 @@ TREE: tuple[Stage, ...] = (
                 "Loading",
                 "Does every sample load and collate?",
                 "An empty loader, or one that raises halfway through, ends training before it starts.",
-                ("sample-fails", "empty-loader", "collate-mixes-samples"),
+                ("sample-fails", "empty-loader"),
             ),
             Step(
                 "values",
@@ -32,7 +32,6 @@ TREE: tuple[Stage, ...] = (
                     "constant-inputs",
                     "misread-image-layout",
                     "padding-dominates",
-                    "edges-not-offset",
                 ),
             ),
             Step(
@@ -88,7 +87,14 @@ TREE: tuple[Stage, ...] = (
                 "Label alignment",
                 "Do the inputs predict the labels, without leaking them?",
                 "Shuffled, noisy or leaked labels make the training loss meaningless.",
-                ("target-leaks-into-inputs", "labels-unrelated-to-inputs", "dense-targets-misaligned", "noisy-labels"),
+                (
+                    "target-leaks-into-inputs",
+                    "collate-mixes-samples",
+                    "edges-not-offset",
+                    "labels-unrelated-to-inputs",
+                    "dense-targets-misaligned",
+                    "noisy-labels",
+                ),
             ),
             Step(
                 "splits",
