@@ -9,6 +9,7 @@ from nbdebug.charts import Bars, Lines, Panels
 from nbdebug.core.text import listed
 from nbdebug.core.verification import Contest
 from nbdebug.engine.differential import Differential, Run
+from nbdebug.engine.differential.race import own_skill
 from nbdebug.evidence.learning_gate import LearningGate
 
 __all__ = ["compared", "contests", "contests_of", "courses", "curves", "numbers", "skills", "summary"]
@@ -60,7 +61,7 @@ def contests(gate: LearningGate, found: Differential) -> tuple[Contest, ...]:
 
 def contests_of(gate: LearningGate, runs: Sequence[Run]) -> tuple[Contest, ...]:
     """Return the comparison of each of these runs with the user's own training."""
-    own = max(0.0, gate.patient_skill)
+    own = own_skill(gate)
     return tuple(
         Contest(seed, gate.measure, gate.patient_value, run.value, better=True, clean=True)
         if run.measure == gate.measure
